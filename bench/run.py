@@ -1,0 +1,374 @@
+#!/usr/bin/env python3
+"""Compares Weir with other transports on this machine, in one run.
+
+Each comparison alternates: Weir, peer, Weir, peer, ... One pair gives one ratio, and the median of the ratios counts,
+so that a slow minute of the machine hits both sides. Servers run on one core, clients on another, over 127.0.0.1.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import platform
+import secrets
+import signal
+import statistics
+import sys
+import tempfile
+import time
+
+sys.dont_write_bytecode = True  # no __pycache__ beside the sources
+from processes import LOOPBACK, Failure, Server, free_port, process_cpu_seconds, run_client  # noqa: E402
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What is compared
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+class Peer:
+    """A program in bench/peers together with the options that make it one contestant."""
+
+    def __init__(self, label, program, package, transport, server=(), client=(), both=()):
+        self.label = label
+        self.program = program
+        self.package = package  # what to install if it was not built; None if it needs nothing
+        self.transport = transport
+        self.server_options = [*server, *both]
+        self.client_options = [*client, *both]
+
+
+PEERS = {
+    # Neither server style is always the faster one, so the case with a goal against gRPC runs both.
+    "grpc-tls": Peer("gRPC TLS, callback", "grpc_tls", "libgrpc++-dev", "tcp", server=["--style", "callback"]),
+    "grpc-tls-async": Peer("gRPC TLS, async", "grpc_tls", "libgrpc++-dev", "tcp", server=["--style", "async"]),
+    "zeromq": Peer("ZeroMQ tcp", "zeromq", "libzmq3-dev", "tcp"),
+    "udp-spin": Peer("raw UDP, spinning", "udp_echo", None, "udp", both=["--mode", "spinning"]),
+    "udp-block": Peer("raw UDP, blocking", "udp_echo", None, "udp", both=["--mode", "blocking"]),
+    "udp-segment": Peer("raw UDP, GSO+GRO", "udp_echo", None, "udp", both=["--mode", "spinning", "--segment", "on"]),
+    # One datagram per look at the socket: the quickest a single outstanding call can be.
+    "udp-spin-1": Peer("raw UDP, spinning", "udp_echo", None, "udp", both=["--mode", "spinning", "--batch", "1"]),
+}
+
+
+def at_least(bound):
+    return lambda value: value >= bound
+
+
+def at_most(bound):
+    return lambda value: value <= bound
+
+
+class Case:
+    def __init__(self, name, request, reply, window, peers, client_mode="inline", server_idle="spin", metric="rate",
+                 goal=None, ratio_goals=None):
+        self.name = name
+        self.request = request
+        self.reply = reply
+        self.window = window
+        self.peers = peers
+        self.client_mode = client_mode
+        self.server_idle = server_idle
+        self.metric = metric  # "rate": calls/s, more is better; "latency": median in us, less is better
+        self.goal = goal  # (text, predicate) about Weir's median
+        self.ratio_goals = ratio_goals or {}  # peer name -> (text, predicate) about the median of the ratios
+
+    def value(self, report):
+        return report["calls_per_s"] if self.metric == "rate" else report["latency_us"]["p50"]
+
+    def show(self, value):
+        return f"{value / 1e3:,.1f} k/s" if self.metric == "rate" else f"{value:,.2f} us"
+
+
+CASES = [
+    Case("small-1024", 32, 32, 1024,
+         ["grpc-tls", "grpc-tls-async", "zeromq", "udp-spin", "udp-block", "udp-segment"],
+         goal=("at least 4,000 k/s", at_least(4e6)),
+         ratio_goals={name: ("at least 80 x", at_least(80)) for name in ("grpc-tls", "grpc-tls-async")}),
+    Case("small-1", 32, 32, 1, ["udp-spin-1"], metric="latency",
+         ratio_goals={"udp-spin-1": ("at most 1.7 x", at_most(1.7))}),
+    Case("threads-1024", 32, 32, 1024, ["grpc-tls", "zeromq"], client_mode="threads", server_idle="adaptive",
+         goal=("at least 1,000 k/s", at_least(1e6))),
+    Case("4k-1024", 4096, 64, 1024, ["grpc-tls", "zeromq", "udp-spin"],
+         goal=("at least 400 k/s", at_least(4e5))),
+]
+IDLE = "idle"
+IDLE_GOAL_PERCENT = 1.0
+UNDISTURBED_SHARE = 0.9
+MTUS = {"1500": 1500, "loopback": None}
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# One measurement
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+class Bench:
+    def __init__(self, options):
+        self.options = options
+        self.peer_directory = options.build / "bench" / "peers"
+        self.weir = options.weir or options.build / "apps" / "weir" / "weir"
+        self.environment = dict(os.environ)
+        self.environment.setdefault("WEIR_SECRET", secrets.token_hex(32))
+
+    def client_common(self, case, port):
+        return ["--peer", f"{LOOPBACK}:{port}", "--window", str(case.window), "--size", str(case.request), "--reply",
+                str(case.reply), "--seconds", str(self.options.seconds), "--core", str(self.options.client_core)]
+
+    def weir_server(self, idle, mtu):
+        port = free_port("udp")
+        command = [str(self.weir), "perf", "server", "--listen", f"{LOOPBACK}:{port}", "--core",
+                   str(self.options.server_core), "--mode", "inline", "--idle", idle]
+        return Server(command + (["--mtu", str(mtu)] if mtu else []), "udp", port, self.environment)
+
+    def measure_weir(self, case, mtu):
+        with self.weir_server(case.server_idle, mtu) as server:
+            command = [str(self.weir), "perf", "client", *self.client_common(case, server.port), "--mode",
+                       case.client_mode, "--json", *(["--mtu", str(mtu)] if mtu else [])]
+            return run_client(command, self.options.seconds, self.environment)
+
+    def is_built(self, peer):
+        return os.access(self.peer_directory / peer.program, os.X_OK)
+
+    def measure_peer(self, case, peer):
+        program = str(self.peer_directory / peer.program)
+        with tempfile.TemporaryDirectory(prefix="weir-bench-") as directory:
+            extra = ["--certificate", directory] if peer.program == "grpc_tls" else []
+            port = free_port(peer.transport)
+            command = [program, "server", "--listen", f"{LOOPBACK}:{port}", "--core", str(self.options.server_core),
+                       *peer.server_options, *extra]
+            with Server(command, peer.transport, port, self.environment):
+                command = [program, "client", *self.client_common(case, port), *peer.client_options, *extra]
+                return run_client(command, self.options.seconds, self.environment)
+
+    def compare(self, case, mtu, peer_name):
+        """One row: `pairs` pairs of Weir and the peer, alternating."""
+        peer = PEERS[peer_name]
+        row = {"peer": peer_name, "label": peer.label, "pairs": [], "status": "ok"}
+        if not self.is_built(peer):
+            row["status"] = "not built" + (f" (install {peer.package}, then configure again)" if peer.package else "")
+            return row
+        try:
+            for _ in range(self.options.pairs):
+                pair = {}
+                if not self.options.peers_only:
+                    side = "weir"
+                    pair["weir"] = self.measure_weir(case, mtu)
+                side = peer.label
+                pair["peer"] = self.measure_peer(case, peer)
+                row["pairs"].append(pair)
+        except Failure as failure:
+            row["status"] = f"failed ({side}): {failure}"
+            return row
+        row["peer_median"] = statistics.median(case.value(pair["peer"]) for pair in row["pairs"])
+        if not self.options.peers_only:
+            ratios = [case.value(pair["weir"]) / case.value(pair["peer"]) for pair in row["pairs"]]
+            row["weir_median"] = statistics.median(case.value(pair["weir"]) for pair in row["pairs"])
+            row.update(ratio_median=statistics.median(ratios), ratio_min=min(ratios), ratio_max=max(ratios))
+        return row
+
+    def measure_idle(self):
+        """CPU of a server that has served and has nothing left to do."""
+        case = Case("idle", 32, 32, 16, [])
+        with self.weir_server("adaptive", None) as server:
+            command = [str(self.weir), "perf", "client", *self.client_common(case, server.port), "--mode", "inline",
+                       "--json"]
+            run_client(command, self.options.seconds, self.environment)
+            time.sleep(1)
+            before, begin = process_cpu_seconds(server.process.pid), time.monotonic()
+            time.sleep(5)
+            used, elapsed = process_cpu_seconds(server.process.pid) - before, time.monotonic() - begin
+        return 100 * used / elapsed
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The report
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def read_first(path, fallback="unknown"):
+    try:
+        return pathlib.Path(path).read_text().strip()
+    except OSError:
+        return fallback
+
+
+def machine_facts():
+    model = "unknown"
+    for line in read_first("/proc/cpuinfo", "").splitlines():
+        if line.lower().startswith(("model name", "cpu part")):
+            model = line.split(":", 1)[1].strip()
+            break
+    return {
+        "cpu": model,
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "kernel": f"{platform.system()} {platform.release()}",
+        "loopback_mtu": read_first("/sys/class/net/lo/mtu"),
+        "receive_buffer_limit": read_first("/proc/sys/net/core/rmem_max"),
+        "load_before": f"{os.getloadavg()[0]:.2f}",
+    }
+
+
+def judge(result, text, met):
+    result["goals"].append({"goal": text, "met": bool(met)})
+    print(f"    {'met   ' if met else 'MISSED'}  {text}")
+
+
+def print_row(case, row):
+    if row["status"] != "ok":
+        print(f"  {row['label']:<20} {row['status']}")
+        return
+    line = f"  {row['label']:<20} {case.show(row['peer_median']):>14}"
+    if "ratio_median" in row:
+        line += (f" {case.show(row['weir_median']):>16} {row['ratio_median']:>10.2f} x"
+                 f"   ({row['ratio_min']:.2f} .. {row['ratio_max']:.2f})")
+    lost = sum(pair["peer"].get("lost", 0) for pair in row["pairs"])
+    share = smallest_spinning_share(row)
+    if share < UNDISTURBED_SHARE:
+        line += f"   DISTURBED: a spinning client got {100 * share:.0f} % of its core"
+    print(line + (f"   {lost} datagrams lost" if lost else ""))
+
+
+def smallest_spinning_share(row):
+    """A spinning client uses its whole core unless another process takes it away: a probe of how quiet it was."""
+    reports = [pair["peer"] for pair in row["pairs"] if pair["peer"].get("mode") == "spinning"]
+    return min((report["cpu_s"] / report["seconds"] for report in reports), default=1.0)
+
+
+def run_case(bench, case, mtu_name):
+    mtu = MTUS[mtu_name]
+    result = {"case": case.name, "mtu": mtu_name, "request_bytes": case.request, "reply_bytes": case.reply,
+              "window": case.window, "metric": case.metric, "rows": [], "goals": []}
+    what = "calls/s" if case.metric == "rate" else "median latency"
+    print(f"\n{case.name}, MTU {mtu_name}: {case.request} B requests, {case.reply} B replies, "
+          f"{case.window} outstanding, client {case.client_mode}; {what}")
+    print(f"  {'peer':<20} {'peer':>14}" + ("" if bench.options.peers_only else f" {'weir':>16} {'weir/peer':>12}"))
+    for name in bench.options.peers or case.peers:
+        row = bench.compare(case, mtu, name)
+        result["rows"].append(row)
+        print_row(case, row)
+        sys.stdout.flush()
+    if bench.options.peers_only:
+        return result
+
+    reports = [pair["weir"] for row in result["rows"] for pair in row["pairs"] if "weir" in pair]
+    if reports:
+        result["weir_median"] = statistics.median(case.value(report) for report in reports)
+        seen = ", ".join(sorted({str(report["mtu"]) for report in reports if "mtu" in report}))
+        goodput = [report["goodput"] for report in reports if "goodput" in report]
+        print(f"    weir: {case.show(result['weir_median'])} in {len(reports)} runs"
+              + (f", MTU {seen}" if seen else "")
+              + (f", goodput {statistics.median(goodput):.3f}" if goodput else ""))
+    if case.goal:
+        text, reached = case.goal
+        judge(result, f"weir {text}", reports and reached(result["weir_median"]))
+    for row in result["rows"]:
+        if row["peer"] in case.ratio_goals:
+            text, reached = case.ratio_goals[row["peer"]]
+            judge(result, f"{text} {row['label']}", "ratio_median" in row and reached(row["ratio_median"]))
+    return result
+
+
+def run_idle(bench):
+    result = {"case": IDLE, "rows": [], "goals": []}
+    print("\nidle: CPU of an adaptive server process with nothing to do, over 5 s")
+    try:
+        result["percent_of_a_core"] = bench.measure_idle()
+        print(f"  weir {result['percent_of_a_core']:.2f} % of a core")
+    except Failure as failure:
+        result["status"] = f"failed: {failure}"
+        print(f"  {result['status']}")
+    percent = result.get("percent_of_a_core")
+    judge(result, f"under {IDLE_GOAL_PERCENT:.0f} % of a core", percent is not None and percent < IDLE_GOAL_PERCENT)
+    return result
+
+
+def aes_backend(results):
+    for result in results:
+        for row in result["rows"]:
+            for pair in row["pairs"]:
+                for key in ("aes_backend", "aes", "aead"):
+                    if key in pair.get("weir", {}):
+                        return pair["weir"][key]
+    return "not reported"
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    root = pathlib.Path(__file__).resolve().parent.parent
+    names = [case.name for case in CASES] + [IDLE]
+    parser.add_argument("--build", type=pathlib.Path, default=root / "build" / "bench",
+                        help="the build folder (default: build/bench)")
+    parser.add_argument("--weir", type=pathlib.Path, help="the weir command (default: BUILD/apps/weir/weir)")
+    parser.add_argument("--pairs", type=int, default=7, help="pairs of runs per comparison (default 7)")
+    parser.add_argument("--quick", action="store_true", help="3 pairs of 1 s")
+    parser.add_argument("--seconds", type=float, default=2, help="length of one run (default 2)")
+    parser.add_argument("--case", dest="cases", action="append", choices=names, help="only this case; may be repeated")
+    parser.add_argument("--peer", dest="peers", action="append", choices=list(PEERS),
+                        help="compare with this one instead of the case's own peers; repeatable")
+    parser.add_argument("--mtu", dest="mtus", action="append", choices=list(MTUS), help="only this MTU; repeatable")
+    parser.add_argument("--server-core", type=int, default=0)
+    parser.add_argument("--client-core", type=int, default=1)
+    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write all figures there")
+    parser.add_argument("--check", action="store_true", help="exit with 1 if a goal is missed")
+    parser.add_argument("--peers-only", action="store_true", help="measure the peers without Weir")
+    options = parser.parse_args()
+    if options.quick:
+        options.pairs, options.seconds = 3, 1
+    if options.pairs < 1 or options.seconds <= 0:
+        parser.error("--pairs and --seconds must be positive")
+    return options
+
+
+def main():
+    options = parse_arguments()
+    # A plain SIGTERM would leave our servers behind; this way every `with` block ends them.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    bench = Bench(options)
+    if not options.peers_only and not os.access(bench.weir, os.X_OK):
+        print(f"error: there is no weir command at {bench.weir}; build it first (./dev bench does), or name it with "
+              "--weir, or measure the peers alone with --peers-only", file=sys.stderr)
+        return 2
+    facts = machine_facts()
+    print(", ".join(f"{name.replace('_', ' ')} {value}" for name, value in facts.items()))
+    print(f"{options.pairs} pairs of {options.seconds:g} s runs, server on core {options.server_core}, client on core "
+          f"{options.client_core}; the peers always use the loopback MTU")
+
+    if float(facts["load_before"]) > 0.5:
+        print("warning: the machine is busy with something else; the figures will be low and the ratios uncertain")
+
+    results = []
+    for case in CASES:
+        if options.cases and case.name not in options.cases:
+            continue
+        # The peers do not know the MTU setting: without Weir one round is enough.
+        for mtu_name in (["loopback"] if options.peers_only else options.mtus or MTUS):
+            results.append(run_case(bench, case, mtu_name))
+    if not options.peers_only and (not options.cases or IDLE in options.cases):
+        results.append(run_idle(bench))
+    if not options.peers_only:
+        facts["aes"] = aes_backend(results)
+        print(f"\nAES in use: {facts['aes']}")
+
+    goals = [goal for result in results for goal in result["goals"]]
+    missed = sum(not goal["met"] for goal in goals)
+    failed = [row for result in results for row in result["rows"] if row["status"].startswith("failed")]
+    unbuilt = sorted({row["label"] for result in results for row in result["rows"] if row["status"] != "ok"}
+                     - {row["label"] for row in failed})
+    disturbed = any(smallest_spinning_share(row) < UNDISTURBED_SHARE for result in results for row in result["rows"])
+    if disturbed:
+        print("\nThe machine was not quiet. Load hits the contestants unequally, so do not rely on these ratios.")
+    print(f"\n{len(goals) - missed} of {len(goals)} goals met; {len(failed)} comparisons failed"
+          + (f"; not built: {', '.join(unbuilt)}" if unbuilt else ""))
+    if options.json:
+        settings = {"pairs": options.pairs, "seconds": options.seconds, "server_core": options.server_core,
+                    "client_core": options.client_core}
+        report = {"machine": facts, "settings": settings, "disturbed": disturbed, "results": results}
+        options.json.write_text(json.dumps(report, indent=1) + "\n")
+    return 1 if failed or (options.check and missed) else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,83 @@
+// Everything that can be configured, with the defaults that serve most.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace weir {
+
+class Subscriber;
+class Workers;
+
+enum class Idle : std::uint8_t {
+  spin,      // never sleeps: for a dedicated core
+  adaptive,  // spins a little, yields when threads outnumber cores, then sleeps until there is work
+};
+
+// What happens when a worker has made no progress for `Config::watchdog`.
+enum class OnHang : std::uint8_t { report, abort };
+
+struct WorkerPlace {
+  int core = -1;       // CPU to pin the thread to; -1: anywhere
+  int numa_node = -1;  // node whose CPUs the thread may use, if no core is given; -1: any
+};
+
+// Every bound of a pool. What is full makes callers wait; nothing grows past these and nothing is dropped silently.
+struct Limits {
+  std::size_t inline_bytes = 16 * 1024;                // largest request or reply, header included
+  std::uint32_t calls_per_peer = 4096;                 // outstanding calls to one peer; further ones queue
+  std::uint32_t queued_calls = 1 << 20;                // waiting calls per worker; further ones fail with `overloaded`
+  std::uint32_t peers = 16 * 1024;                     // per worker, both directions
+  std::size_t request_bytes = 64u << 20;               // requests received and not yet answered, per worker
+  std::size_t request_bytes_per_peer = 4u << 20;       // of these, from one peer
+  std::size_t reply_bytes = 1u << 30;                  // room reserved for replies to outstanding calls, per worker
+  std::size_t receive_buffers = 1024;                  // 64 KiB each, per worker thread
+  std::uint32_t submission_ring[8] = {1024, 1024, 1024, 1024, 1024, 1024, 1024, 1024};  // per priority, thread and worker
+  std::size_t executor_queue = 64 * 1024;              // requests waiting for an executor thread
+};
+
+struct Timeouts {
+  std::chrono::nanoseconds default_deadline = std::chrono::seconds(10);  // for calls that name none
+  std::chrono::nanoseconds silence = std::chrono::seconds(3);    // a peer silent for this long with calls outstanding has failed
+  std::chrono::nanoseconds connect = std::chrono::seconds(3);    // a peer that never answered at all has failed
+  std::chrono::nanoseconds idle_peer = std::chrono::minutes(5);  // an unused path is forgotten
+};
+
+struct Config {
+  std::string listen;  // "0.0.0.0:4433"; empty: this pool only calls
+  std::string secret;  // shared by all pools that may talk to each other; at least 16 bytes
+  std::string name;    // how this process is called in handshakes and events; empty: made up
+
+  int workers = 1;                  // worker threads; 0: the application calls poll()
+  std::vector<WorkerPlace> places;  // one per worker, or empty
+  const Workers* on = nullptr;      // run on these workers, shared with other pools, instead of own ones
+  Idle idle = Idle::adaptive;
+  int executor_threads = 1;  // threads for handlers registered with serve(); 0 or no workers: they run on the worker
+
+  std::size_t datagram_bytes = 65'507;       // largest datagram to try for; 1,472 is Ethernet's
+  std::size_t socket_buffer_bytes = 8 << 20;
+  bool portable_link = false;                // plain sendmsg/recvmsg instead of Linux offloads
+  bool openssl_aead = false;                 // OpenSSL instead of the fastest AES-GCM there is
+
+  Limits limits;
+  Timeouts timeouts;
+  std::chrono::nanoseconds watchdog = std::chrono::seconds(10);  // 0: none
+  OnHang on_hang = OnHang::report;
+  std::shared_ptr<Subscriber> subscriber;
+};
+
+// Trivially destructible on purpose (views and numbers only): g++ 12 destroys owning temporaries inside a co_await
+// expression twice.
+struct CallOptions {
+  int priority = 3;                        // 0 (most urgent) to 7
+  std::chrono::nanoseconds deadline{0};    // from now; 0: Timeouts::default_deadline
+  std::string_view header{};               // copied at the call
+};
+
+}  // namespace weir

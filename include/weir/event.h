@@ -1,0 +1,87 @@
+// What a pool tells about itself while it works. Each event is declared once, here; counters derive from the same
+// events. Subscribers are called on worker threads, must not block and must not call back into the pool.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "weir/error.h"
+
+namespace weir {
+namespace event {
+
+struct Meta {
+  std::int64_t time_ns = 0;  // the worker's clock (monotonic; virtual time in simulation)
+  std::uint32_t worker = 0;
+};
+
+enum class TransferStage : std::uint8_t { submitted, sent, dispatched, replied, completed, failed, cancelled };
+enum class PeerHealth : std::uint8_t { connecting, healthy, probing, failed, closed };
+enum class Rejection : std::uint8_t {
+  truncated,        // too short to be a packet
+  unknown_path,     // names a path that is not there
+  unknown_key,      // a key id that is neither previous, current nor next
+  forged,           // the tag does not match
+  replayed,         // this packet number was seen before
+  too_old,          // older than the replay window remembers
+  malformed_frame,  // authenticated, but it makes no sense
+  bad_hello,        // a hello that is stale, forged or not for us
+  limit,            // over a limit that an honest peer keeps
+};
+
+struct TransferMoved { Meta meta; std::uint32_t path; std::uint64_t transfer; TransferStage stage; bool incoming; };
+struct TransferFailed { Meta meta; std::uint32_t path; std::uint64_t transfer; Code code; bool may_have_run; };
+struct PacketRejected { Meta meta; Rejection reason; std::uint32_t bytes; };
+struct PacketsLost { Meta meta; std::uint32_t path; std::uint32_t packets; std::uint64_t bytes; };
+struct ProbeTimeout { Meta meta; std::uint32_t path; std::uint32_t backoff; };
+struct CongestionChanged { Meta meta; std::uint32_t path; std::uint64_t window_bytes; bool by_loss; bool by_ecn; };
+struct MtuChanged { Meta meta; std::uint32_t path; std::uint32_t datagram_bytes; };
+struct KeyRotated { Meta meta; std::uint32_t path; std::uint32_t key_id; };
+struct CreditBlocked { Meta meta; std::uint32_t path; std::uint64_t limit; };
+struct PeerHealthChanged { Meta meta; std::uint32_t path; std::string_view peer; PeerHealth health; };
+struct PeerRestarted { Meta meta; std::uint32_t path; std::string_view peer; };
+struct HandshakeFailed { Meta meta; std::string_view peer; Code code; std::string_view sentence; };
+struct Degraded { Meta meta; std::string_view what; std::string_view sentence; };
+struct WorkerStalled { Meta meta; std::chrono::nanoseconds for_how_long; };
+
+}  // namespace event
+
+// Totals of one worker since it started.
+struct Counters {
+  std::uint64_t calls_started = 0, calls_completed = 0, calls_failed = 0;
+  std::uint64_t requests_received = 0, requests_dispatched = 0, requests_duplicate = 0, replies_sent = 0;
+  std::uint64_t packets_sent = 0, packets_received = 0, packets_control_only = 0, packets_lost = 0, packets_rejected = 0;
+  std::uint64_t bytes_sent = 0, bytes_received = 0, bytes_retransmitted = 0;
+  std::uint64_t payload_bytes_sent = 0, payload_bytes_received = 0;  // headers and bodies of messages, first sending only
+  std::uint64_t frames_retransmitted = 0, probe_timeouts = 0, ecn_marks = 0, key_rotations = 0;
+  std::uint64_t handshakes_started = 0, handshakes_completed = 0, handshakes_failed = 0;
+  std::uint64_t credit_blocked = 0, flow_resets_sent = 0, degradations = 0;
+  std::uint64_t polls = 0, send_calls = 0, receive_calls = 0;
+
+  Counters& operator+=(const Counters& other);
+};
+
+class Subscriber {
+ public:
+  virtual ~Subscriber() = default;
+  // Per-transfer events are many; they are made only for subscribers that say so here (asked once, at open).
+  virtual bool wants_transfers() const { return false; }
+  virtual void on(const event::TransferMoved&) {}
+  virtual void on(const event::TransferFailed&) {}
+  virtual void on(const event::PacketRejected&) {}
+  virtual void on(const event::PacketsLost&) {}
+  virtual void on(const event::ProbeTimeout&) {}
+  virtual void on(const event::CongestionChanged&) {}
+  virtual void on(const event::MtuChanged&) {}
+  virtual void on(const event::KeyRotated&) {}
+  virtual void on(const event::CreditBlocked&) {}
+  virtual void on(const event::PeerHealthChanged&) {}
+  virtual void on(const event::PeerRestarted&) {}
+  virtual void on(const event::HandshakeFailed&) {}
+  virtual void on(const event::Degraded&) {}
+  virtual void on(const event::WorkerStalled&) {}
+};
+
+}  // namespace weir

@@ -1,0 +1,134 @@
+// What a caller receives (Reply) and what a handler receives (Request, InlineRequest).
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "weir/body.h"
+#include "weir/error.h"
+
+namespace weir {
+
+namespace detail {
+struct IncomingRecord;  // the callee's half of a transfer, inside the library
+}
+
+// A reply: a header (often empty) and a body. A handler makes one; a caller receives one.
+class [[nodiscard]] Reply {
+ public:
+  Reply() = default;
+  explicit Reply(std::string_view body, std::string_view header = {}) : Reply(as_bytes(body), as_bytes(header)) {}
+  explicit Reply(Bytes body, Bytes header = {});
+  // Takes over a received body of which the first `header_bytes` are the header.
+  Reply(Body storage, std::uint32_t header_bytes) noexcept : storage_(std::move(storage)), header_bytes_(header_bytes) {}
+
+  Bytes body() const { return storage_.bytes().subspan(header_bytes_); }
+  std::string_view text() const { return storage_.text().substr(header_bytes_); }
+  Bytes header() const { return storage_.bytes().first(header_bytes_); }
+  std::string_view header_text() const { return storage_.text().substr(0, header_bytes_); }
+
+ private:
+  Body storage_;
+  std::uint32_t header_bytes_ = 0;
+};
+
+// The right, and the duty, to answer one request. May be moved to another thread and used after the handler
+// returned. Dropping it unanswered answers with an `application` error, so that the caller never hangs.
+class [[nodiscard]] Responder {
+ public:
+  Responder() = default;
+  Responder(Responder&& other) noexcept : record_(std::exchange(other.record_, nullptr)) {}
+  Responder& operator=(Responder&& other) noexcept;
+  Responder(const Responder&) = delete;
+  Responder& operator=(const Responder&) = delete;
+  ~Responder();
+
+  void reply(Bytes body, Bytes header = {});
+  void reply(std::string_view body) { reply(as_bytes(body)); }
+  void reply(const Reply& r) { reply(r.body(), r.header()); }
+  void fail(Code code, std::string_view sentence);
+
+  // The caller has gone (cancelled, timed out or failed): an answer would reach nobody.
+  bool cancelled() const;
+  bool pending() const { return record_ != nullptr; }
+
+  // For the library.
+  explicit Responder(detail::IncomingRecord* record) noexcept : record_(record) {}
+
+ private:
+  detail::IncomingRecord* record_ = nullptr;
+};
+
+// A request given to a handler registered with serve(): owns its bytes.
+class Request {
+ public:
+  Bytes body() const { return storage_.bytes().subspan(header_bytes_); }
+  std::string_view text() const { return storage_.text().substr(header_bytes_); }
+  Bytes header() const { return storage_.bytes().first(header_bytes_); }
+  std::string_view header_text() const { return storage_.text().substr(0, header_bytes_); }
+  // What was left of the caller's deadline when the request was dispatched.
+  std::chrono::nanoseconds time_left() const { return time_left_; }
+  int priority() const { return priority_; }
+  // How many handlers stand between the first caller and this one.
+  int depth() const { return depth_; }
+  // The caller has gone; stop working for it.
+  bool cancelled() const { return responder_->cancelled(); }
+
+  // For the library.
+  Request(Body storage, std::uint32_t header_bytes, std::chrono::nanoseconds time_left, int priority, int depth,
+          const Responder* responder) noexcept
+      : storage_(std::move(storage)),
+        header_bytes_(header_bytes),
+        time_left_(time_left),
+        priority_(priority),
+        depth_(depth),
+        responder_(responder) {}
+
+ private:
+  Body storage_;
+  std::uint32_t header_bytes_;
+  std::chrono::nanoseconds time_left_;
+  int priority_;
+  int depth_;
+  const Responder* responder_;
+};
+
+// A request given to a handler registered with serve_inline(): its bytes are valid until the handler returns.
+class InlineRequest {
+ public:
+  Bytes body() const { return body_; }
+  std::string_view text() const { return {reinterpret_cast<const char*>(body_.data()), body_.size()}; }
+  Bytes header() const { return header_; }
+  std::chrono::nanoseconds time_left() const { return time_left_; }
+  int priority() const { return priority_; }
+  int depth() const { return depth_; }
+
+  // Exactly one of these, once. A handler that returns without any of them answers with an `application` error.
+  void reply(Bytes body, Bytes header = {}) { std::exchange(responder_, {}).reply(body, header); }
+  void reply(std::string_view body) { reply(as_bytes(body)); }
+  void fail(Code code, std::string_view sentence) { std::exchange(responder_, {}).fail(code, sentence); }
+  // Keep the right to answer for later. Copy what you need of body() first.
+  Responder defer() { return std::move(responder_); }
+
+  // For the library.
+  InlineRequest(Bytes body, Bytes header, std::chrono::nanoseconds time_left, int priority, int depth,
+                Responder responder) noexcept
+      : body_(body),
+        header_(header),
+        time_left_(time_left),
+        priority_(priority),
+        depth_(depth),
+        responder_(std::move(responder)) {}
+
+ private:
+  Bytes body_;
+  Bytes header_;
+  std::chrono::nanoseconds time_left_;
+  int priority_;
+  int depth_;
+  Responder responder_;
+};
+
+}  // namespace weir

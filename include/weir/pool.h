@@ -1,0 +1,128 @@
+// Pool: one process's seat in the network. Cheap to copy, safe to share between threads.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "weir/call.h"
+#include "weir/config.h"
+#include "weir/error.h"
+#include "weir/event.h"
+#include "weir/message.h"
+#include "weir/method.h"
+#include "weir/task.h"
+
+namespace weir {
+
+namespace detail {
+class PoolState;
+class PeerState;
+class WorkersState;
+
+template <class T>
+struct IsTask : std::false_type {};
+template <class T>
+struct IsTask<Task<T>> : std::true_type {};
+}  // namespace detail
+
+// Worker threads that several pools share. With zero threads, poll() runs all of them.
+class Workers {
+ public:
+  struct Options {
+    int threads = 1;
+    std::vector<WorkerPlace> places;
+    Idle idle = Idle::adaptive;
+    std::chrono::nanoseconds watchdog = std::chrono::seconds(10);
+    OnHang on_hang = OnHang::report;
+    std::shared_ptr<Subscriber> subscriber;
+  };
+  static Result<Workers> open(Options options);
+  // One turn of every engine that has something to do; returns whether anything was done. Zero threads only.
+  bool poll() const;
+  // The same, but sleeps up to `at_most` if there is nothing to do.
+  bool poll_for(std::chrono::nanoseconds at_most) const;
+
+  explicit Workers(std::shared_ptr<detail::WorkersState> state) : state_(std::move(state)) {}
+  const std::shared_ptr<detail::WorkersState>& state() const { return state_; }
+
+ private:
+  std::shared_ptr<detail::WorkersState> state_;
+};
+
+// A peer, named by its handshake address. Cheap to copy, safe to share. Connects on first use.
+class Peer {
+ public:
+  Call unary(Method method, Bytes body, const CallOptions& options = {}) const;
+  Call unary(Method method, std::string_view body, const CallOptions& options = {}) const {
+    return unary(method, as_bytes(body), options);
+  }
+  // Completes when the peer is connected (an empty reply) or cannot be reached.
+  Call ready(const CallOptions& options = {}) const;
+  std::string_view address() const;
+
+  explicit Peer(std::shared_ptr<detail::PeerState> state) : state_(std::move(state)) {}
+
+ private:
+  std::shared_ptr<detail::PeerState> state_;
+};
+
+class Pool {
+ public:
+  static Result<Pool> open(Config config);
+
+  // The peer at this address ("10.0.0.7:4433"). An address that cannot be parsed gives calls that fail saying so.
+  Peer peer(std::string_view address) const;
+
+  // Serves `method` with a function `Request -> Task<Reply> | Task<Result<Reply>> | Reply | Result<Reply>`. It runs on
+  // the executor; with zero worker threads, inside poll(). It may await calls to other peers.
+  template <class F>
+  Result<void> serve(Method method, F function) {
+    return serve_task(method, [function = std::move(function)](Request request) -> Task<Result<Reply>> {
+      using Answer = std::invoke_result_t<const F&, Request>;
+      if constexpr (detail::IsTask<Answer>::value) {
+        co_return co_await function(std::move(request));
+      } else {
+        co_return function(std::move(request));
+      }
+    });
+  }
+  // Serves `method` with a function `void(InlineRequest&)`, run to completion on the worker thread.
+  Result<void> serve_inline(Method method, std::function<void(InlineRequest&)> function);
+
+  // Zero worker threads: one turn of the loop; handlers and continuations run in here. Returns whether anything was
+  // done. The first thread that calls it owns the loop.
+  bool poll() const;
+  bool poll_for(std::chrono::nanoseconds at_most) const;
+
+  // Runs a coroutine on this thread until it is done, resuming whatever this thread awaits meanwhile.
+  template <class T>
+  T run(Task<T> task) const {
+    run_until_done(task);
+    return task.take();
+  }
+  // Starts a coroutine on this thread without waiting for it; some later run(), get() or poll() here resumes it.
+  void spawn(Task<void> task) const;
+
+  // Stops taking calls, waits until the outstanding ones and the running handlers are done or `deadline` passed, tells
+  // the peers (who fail the rest at once), and stops. Errors: what was cut off.
+  Result<void> close(std::chrono::nanoseconds deadline = std::chrono::seconds(5)) const;
+
+  // "127.0.0.1:4433": where this pool listens; with `.listen = "...:0"`, the port that it got.
+  std::string listen_address() const;
+  std::vector<Counters> counters() const;  // one per worker
+  std::string limits() const;              // every bound in force, readable
+
+ private:
+  explicit Pool(std::shared_ptr<detail::PoolState> state) : state_(std::move(state)) {}
+  Result<void> serve_task(Method method, std::function<Task<Result<Reply>>(Request)> function);
+  void run_until_done(detail::TaskBase& task) const;
+
+  std::shared_ptr<detail::PoolState> state_;
+};
+
+}  // namespace weir

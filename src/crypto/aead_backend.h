@@ -1,0 +1,53 @@
+// What the two AEAD implementations share. Included by src/crypto/*.cc only.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "base/bytes.h"
+#include "base/check.h"
+#include "crypto/aead.h"
+#include "crypto/nonce_ledger.h"
+
+namespace weir::crypto {
+
+std::unique_ptr<Aead> create_openssl();
+BackendInfo openssl_info();
+
+#ifdef WEIR_HAVE_IPSEC_MB
+// Empty if this CPU lacks the instructions or the library's self-test failed.
+std::optional<BackendInfo> ipsec_mb_info();
+std::unique_ptr<Aead> create_ipsec_mb();
+#endif
+
+// Reports every seal of a key to the process's nonce ledger in builds that check; nothing otherwise.
+class NonceGuard {
+ public:
+#ifdef WEIR_CHECK_NONCES
+  explicit NonceGuard(std::span<const std::byte, kKeyBytes> key) : fingerprint_(fingerprint_of(key)) {}
+  void on_seal(const Nonce& nonce) const {
+    WEIR_CHECK(process_nonce_ledger().record(fingerprint_, nonce),
+               "a nonce was used twice under one key; give each key one number space and never restart it");
+  }
+
+ private:
+  KeyFingerprint fingerprint_;
+#else
+  explicit NonceGuard(std::span<const std::byte, kKeyBytes>) {}
+  void on_seal(const Nonce&) const {}
+#endif
+};
+
+inline void check_sizes(ByteSpan aad, ByteSpan text) {
+  WEIR_CHECK(aad.size() <= kMaxSealBytes && text.size() <= kMaxSealBytes, "one seal covers at most 1 GiB; use records");
+}
+
+// No branch depends on the tags' bytes before both have been read whole.
+inline bool tags_equal(const std::byte* left, const std::byte* right) {
+  const std::uint64_t low = load<std::uint64_t>(left) ^ load<std::uint64_t>(right);
+  const std::uint64_t high = load<std::uint64_t>(left + 8) ^ load<std::uint64_t>(right + 8);
+  return (low | high) == 0;
+}
+
+}  // namespace weir::crypto

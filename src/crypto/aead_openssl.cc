@@ -1,0 +1,123 @@
+// AES-128-GCM through OpenSSL's EVP interface.
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+
+#include <array>
+#include <cstring>
+
+#include "crypto/aead_backend.h"
+
+namespace weir::crypto {
+namespace {
+
+struct CipherDeleter {
+  void operator()(EVP_CIPHER* cipher) const { EVP_CIPHER_free(cipher); }
+};
+struct ContextDeleter {
+  // Wipes the key schedule too.
+  void operator()(EVP_CIPHER_CTX* context) const { EVP_CIPHER_CTX_free(context); }
+};
+using Cipher = std::unique_ptr<EVP_CIPHER, CipherDeleter>;
+using Context = std::unique_ptr<EVP_CIPHER_CTX, ContextDeleter>;
+
+enum class Direction : int { open = 0, seal = 1 };
+
+const unsigned char* raw(const std::byte* bytes) { return reinterpret_cast<const unsigned char*>(bytes); }
+unsigned char* raw(std::byte* bytes) { return reinterpret_cast<unsigned char*>(bytes); }
+
+class alignas(64) OpensslKey final : public AeadKey {
+ public:
+  OpensslKey(const EVP_CIPHER* cipher, std::span<const std::byte, kKeyBytes> key)
+      : context_(EVP_CIPHER_CTX_new()), guard_(key) {
+    WEIR_CHECK(context_ != nullptr, "out of memory for a cipher context");
+    const int done = EVP_CipherInit_ex2(context_.get(), cipher, raw(key.data()), nullptr, 1, nullptr);
+    WEIR_CHECK(done == 1, "OpenSSL would not take an AES-128-GCM key");
+  }
+
+  void seal(const Nonce& nonce, ByteSpan aad, MutableByteSpan text, std::byte* tag) override {
+    check_sizes(aad, text);
+    guard_.on_seal(nonce);
+    encrypt(nonce, aad, text, tag);
+  }
+
+  bool open(const Nonce& nonce, ByteSpan aad, MutableByteSpan text, const std::byte* tag) override {
+    check_sizes(aad, text);
+    feed(Direction::open, nonce, aad, text);
+    // The interface wants a mutable pointer; it only reads.
+    std::array<std::byte, kTagBytes> expected;
+    std::memcpy(expected.data(), tag, kTagBytes);
+    const int given = EVP_CIPHER_CTX_ctrl(context_.get(), EVP_CTRL_AEAD_SET_TAG, kTagBytes, expected.data());
+    WEIR_CHECK(given == 1, "OpenSSL would not take a tag");
+    unsigned char nothing[kTagBytes];
+    int written = 0;
+    if (EVP_CipherFinal_ex(context_.get(), nothing, &written) == 1) [[likely]]
+      return true;
+    if (!text.empty()) std::memset(text.data(), 0, text.size());
+    return false;
+  }
+
+  void mac(const Nonce& nonce, ByteSpan aad, std::byte* tag) override { seal(nonce, aad, {}, tag); }
+
+  bool verify_mac(const Nonce& nonce, ByteSpan aad, const std::byte* tag) override { return open(nonce, aad, {}, tag); }
+
+ private:
+  void keystream(const Nonce& nonce, MutableByteSpan out) override {
+    std::memset(out.data(), 0, out.size());
+    std::array<std::byte, kTagBytes> unused;
+    encrypt(nonce, {}, out, unused.data());
+  }
+
+  void encrypt(const Nonce& nonce, ByteSpan aad, MutableByteSpan text, std::byte* tag) {
+    feed(Direction::seal, nonce, aad, text);
+    int written = 0;
+    unsigned char nothing[kTagBytes];
+    const int finished = EVP_CipherFinal_ex(context_.get(), nothing, &written);
+    WEIR_CHECK(finished == 1, "OpenSSL failed to finish a seal");
+    const int tagged = EVP_CIPHER_CTX_ctrl(context_.get(), EVP_CTRL_AEAD_GET_TAG, kTagBytes, tag);
+    WEIR_CHECK(tagged == 1, "OpenSSL gave no tag");
+  }
+
+  void feed(Direction direction, const Nonce& nonce, ByteSpan aad, MutableByteSpan text) {
+    EVP_CIPHER_CTX* const context = context_.get();
+    // The key schedule stays: GCM uses the encrypting one both ways.
+    const int begun =
+        EVP_CipherInit_ex2(context, nullptr, nullptr, raw(nonce.data()), static_cast<int>(direction), nullptr);
+    WEIR_CHECK(begun == 1, "OpenSSL would not take a nonce");
+    int written = 0;
+    if (!aad.empty()) {
+      const int taken = EVP_CipherUpdate(context, nullptr, &written, raw(aad.data()), static_cast<int>(aad.size()));
+      WEIR_CHECK(taken == 1, "OpenSSL would not take additional data");
+    }
+    if (!text.empty()) {
+      unsigned char* const bytes = raw(text.data());
+      const int taken = EVP_CipherUpdate(context, bytes, &written, bytes, static_cast<int>(text.size()));
+      WEIR_CHECK(taken == 1 && static_cast<std::size_t>(written) == text.size(), "OpenSSL stopped inside a text");
+    }
+  }
+
+  Context context_;
+  [[no_unique_address]] NonceGuard guard_;
+};
+
+class OpensslAead final : public Aead {
+ public:
+  OpensslAead() : cipher_(EVP_CIPHER_fetch(nullptr, "AES-128-GCM", nullptr)) {
+    WEIR_CHECK(cipher_ != nullptr, "this OpenSSL has no AES-128-GCM; its default provider must be enabled");
+  }
+
+  std::unique_ptr<AeadKey> make_key(std::span<const std::byte, kKeyBytes> key) override {
+    return std::make_unique<OpensslKey>(cipher_.get(), key);
+  }
+  BackendInfo info() const override { return openssl_info(); }
+
+ private:
+  Cipher cipher_;
+};
+
+}  // namespace
+
+BackendInfo openssl_info() { return {Backend::openssl, "openssl", OpenSSL_version(OPENSSL_VERSION)}; }
+
+std::unique_ptr<Aead> create_openssl() { return std::make_unique<OpensslAead>(); }
+
+}  // namespace weir::crypto

@@ -1,0 +1,101 @@
+#include "crypto/derive.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "crypto/hkdf.h"
+
+namespace weir::crypto {
+namespace {
+
+ByteSpan bytes_of(std::string_view text) { return std::as_bytes(std::span{text}); }
+
+// The info string of one derivation.
+class Info {
+ public:
+  explicit Info(std::string_view label) { counted(bytes_of(label)); }
+
+  Info& counted(ByteSpan bytes) {
+    number(static_cast<std::uint64_t>(bytes.size()));
+    return fixed(bytes);
+  }
+  Info& fixed(ByteSpan bytes) {
+    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+    return *this;
+  }
+  template <class T>
+  Info& number(T value) {
+    std::array<std::byte, sizeof(T)> encoded;
+    store<T>(encoded.data(), value);
+    return fixed(encoded);
+  }
+
+  KeyBytes expand_key(const Secret& from) const {
+    KeyBytes key;
+    hkdf_expand(from, bytes_, key);
+    return key;
+  }
+  Secret expand_secret(const Secret& from) const {
+    Secret secret;
+    hkdf_expand(from, bytes_, secret.writable());
+    return secret;
+  }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+std::uint8_t direction(bool from_initiator) { return from_initiator ? 1 : 0; }
+
+}  // namespace
+
+Result<SharedSecret> SharedSecret::from_text(std::string_view text) {
+  if (text.size() < kMinBytes) {
+    return std::unexpected(
+        Error{Code::invalid_argument, "the shared secret is shorter than 16 bytes; use a long random string"});
+  }
+  return SharedSecret{hkdf_extract(bytes_of("weir 1 shared secret"), bytes_of(text))};
+}
+
+Secret derive_path_secret(const SharedSecret& shared, const PathNames& names) {
+  std::array<std::byte, 64> salt;
+  std::copy(names.initiator_random.begin(), names.initiator_random.end(), salt.begin());
+  std::copy(names.responder_random.begin(), names.responder_random.end(), salt.begin() + 32);
+  const Secret fresh = hkdf_extract(salt, shared.secret().bytes());
+  return Info{"weir 1 path"}
+      .counted(names.initiator_id)
+      .counted(names.responder_id)
+      .fixed(names.initiator_incarnation)
+      .fixed(names.responder_incarnation)
+      .number(names.initiator_path)
+      .number(names.responder_path)
+      .expand_secret(fresh);
+}
+
+KeyBytes derive_control_key(const Secret& path, const KeyNames& names) {
+  return Info{"weir 1 control"}
+      .number(direction(names.from_initiator))
+      .number(names.sender_worker)
+      .number(names.sender_port)
+      .number(names.receiver_worker)
+      .number(names.receiver_port)
+      .number(names.key_id)
+      .expand_key(path);
+}
+
+KeyBytes derive_retire_key(const Secret& path, bool from_initiator) {
+  return Info{"weir 1 retire"}.number(direction(from_initiator)).expand_key(path);
+}
+
+KeyBytes derive_hello_key(const SharedSecret& shared) { return Info{"weir 1 hello"}.expand_key(shared.secret()); }
+
+KeyBytes derive_responder_key(const SharedSecret& shared, const Incarnation& responder) {
+  return Info{"weir 1 responder"}.counted(responder).expand_key(shared.secret());
+}
+
+KeyBytes derive_reset_key(const SharedSecret& shared, ByteSpan credential) {
+  return Info{"weir 1 reset"}.counted(credential).expand_key(shared.secret());
+}
+
+}  // namespace weir::crypto

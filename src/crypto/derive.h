@@ -1,0 +1,79 @@
+// How every key comes from the shared secret. All derivations are HKDF-SHA256; each info string starts with a label
+// and carries every field with its length or at a fixed size, so that no two sets of names give the same bytes.
+//
+//   shared secret ─┬─ hello key            (one for all who know the secret)
+//                  ├─ responder key        (per incarnation of a responder)
+//                  ├─ reset key            (per credential)
+//                  └─ path secret          (per pair of incarnations, randoms and paths)
+//                       ├─ control key     (per direction, workers, ports, key id)
+//                       └─ retire key      (per direction)
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "base/bytes.h"
+#include "crypto/secret.h"
+#include "weir/error.h"
+
+namespace weir::crypto {
+
+// What both peers were configured with, stretched to 32 bytes. Wipes itself.
+class SharedSecret {
+ public:
+  static constexpr std::size_t kMinBytes = 16;
+
+  // invalid_argument if the text is shorter than kMinBytes.
+  static Result<SharedSecret> from_text(std::string_view text);
+
+  const Secret& secret() const { return secret_; }
+
+ private:
+  explicit SharedSecret(Secret secret) : secret_(std::move(secret)) {}
+  Secret secret_;
+};
+
+using Incarnation = std::array<std::byte, 16>;
+using HandshakeRandom = std::array<std::byte, 32>;
+
+struct PathNames {
+  ByteSpan initiator_id;
+  ByteSpan responder_id;
+  Incarnation initiator_incarnation{};
+  Incarnation responder_incarnation{};
+  HandshakeRandom initiator_random{};
+  HandshakeRandom responder_random{};
+  std::uint32_t initiator_path = 0;
+  std::uint32_t responder_path = 0;
+};
+
+Secret derive_path_secret(const SharedSecret& shared, const PathNames& names);
+
+struct KeyNames {
+  bool from_initiator = false;
+  std::uint16_t sender_worker = 0;
+  std::uint16_t sender_port = 0;
+  std::uint16_t receiver_worker = 0;
+  std::uint16_t receiver_port = 0;
+  std::uint32_t key_id = 0;
+};
+
+KeyBytes derive_control_key(const Secret& path, const KeyNames& names);
+
+// Authenticates retirements. Each side has its own, because both number theirs from zero.
+KeyBytes derive_retire_key(const Secret& path, bool from_initiator);
+
+// Authenticates hello datagrams. Everyone who knows the secret has this key, in every incarnation, so no counter can
+// keep its nonces apart: use 12 bytes of Entropy as the nonce and carry them in the datagram.
+KeyBytes derive_hello_key(const SharedSecret& shared);
+
+// Authenticates answers to hellos. Each incarnation of a responder has its own and numbers its answers, so no nonce
+// repeats.
+KeyBytes derive_responder_key(const SharedSecret& shared, const Incarnation& responder);
+
+// Authenticates "I do not know this path": the sender has lost everything but its configuration and the bytes by
+// which the provoking packet named its path. Survives restarts, so nonces are random as with the hello key.
+KeyBytes derive_reset_key(const SharedSecret& shared, ByteSpan credential);
+
+}  // namespace weir::crypto

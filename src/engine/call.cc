@@ -1,0 +1,171 @@
+// The caller's side: from submit() to the completion. A call is queued at its peer until its path has a slot, credit
+// and room for the reply; then it holds a slot until it completes. Whatever ends it goes through let_go() and one
+// Completion, so that it completes exactly once (docs/protocol.md, rules T-*).
+#include "engine/core.h"
+
+namespace weir::engine {
+
+using transfer::Reassembly;
+
+void Core::submit(OutgoingCall& call, Instant now) {
+  ++events.counters.calls_started;
+  call.timer.tag = static_cast<std::uint32_t>(TimerKind::call);
+  Peer* peer = peers.at(call.peer);
+  call.state = OutgoingCall::State::queued;
+  call.sent_bytes = 0;
+  if (call.depth > kMaxDepth) [[unlikely]]
+    return fail_call(call, Code::overloaded, "calls are nested more than four deep", now);
+  if (closed || peer == nullptr || calls_queued >= config.limits.queued_calls ||
+      call.bytes > config.limits.inline_bytes) [[unlikely]] {
+    if (closed) return fail_call(call, Code::closed, "the pool is closed", now);
+    if (peer == nullptr) return fail_call(call, Code::invalid_argument, "no such peer", now);
+    if (call.bytes > config.limits.inline_bytes) {
+      return fail_call(call, Code::too_large, "the request is larger than the limit for inline messages", now);
+    }
+    return fail_call(call, Code::overloaded, "too many calls are waiting to be sent", now);
+  }
+  ++calls_queued;
+  peer->queue_of(call).push_back(call, Peer::level_of(call));
+  wheel.arm(call.timer, call.deadline);
+  events.moved(peer->path, 0, event::TransferStage::submitted, false);
+  Path* path = path_of(*peer);
+  if (path != nullptr && path->state != Path::State::hello) {
+    touch(*path);
+  } else if (!peer->saying_hello()) {
+    start_hello(*peer, now);
+  }
+}
+
+void Core::cancel(OutgoingCall& call, Instant now) {
+  if (call.state == OutgoingCall::State::done || call.state == OutgoingCall::State::idle) return;
+  fail_call(call, Code::cancelled, "the caller cancelled it", now);
+}
+
+std::uint32_t Core::take_slot(Path& path, OutgoingCall& call) {
+  std::uint32_t slot;
+  if (!path.free_slots.empty()) [[likely]] {
+    slot = path.free_slots.back();
+    path.free_slots.pop_back();
+    path.calls[slot] = &call;
+  } else {
+    slot = static_cast<std::uint32_t>(path.calls.size());
+    path.calls.push_back(&call);
+    path.free_slots.reserve(path.calls.capacity());
+  }
+  call.slot = slot;
+  call.generation = path.next_generation++;
+  call.state = OutgoingCall::State::sent;
+  ++path.outstanding;
+  ++calls_sent;
+  --calls_queued;
+  reply_room_used += config.limits.inline_bytes;
+  return slot;
+}
+
+void Core::let_go(OutgoingCall& call) {
+  wheel.cancel(call.timer);
+  if (call.state == OutgoingCall::State::queued && !call.hook.queued) {  // refused before it was taken
+    if (call.block != nullptr) detail::unpin(std::exchange(call.block, nullptr));
+    call.state = OutgoingCall::State::done;
+    return;
+  }
+  Peer& peer = *peers.at(call.peer);
+  if (call.state == OutgoingCall::State::queued) {
+    if (call.hook.queued) {
+      peer.queue_of(call).remove(call);
+      --calls_queued;
+    }
+  } else {
+    if (call.hook.queued) peer.queue_of(call).remove(call);  // half of its fragments are out
+    Path& path = *find_path(peer.path);
+    path.calls[call.slot] = nullptr;
+    path.free_slots.push_back(call.slot);
+    --path.outstanding;
+    --calls_sent;
+    reply_room_used -= config.limits.inline_bytes;
+    // A slot is free again, and so is reply room: something may be waiting for either.
+    if (peer.has_queued()) touch(path);
+  }
+  if (call.block != nullptr) detail::unpin(std::exchange(call.block, nullptr));
+  call.state = OutgoingCall::State::done;
+}
+
+bool Core::on_reply(Path& path, const wire::ReplyFrame& frame, detail::Pin* buffer, Instant) {
+  const wire::MessagePart& part = frame.part;
+  if (part.id.slot >= path.calls.size()) return part.id.slot < path.max_calls;
+  OutgoingCall* call = path.calls[part.id.slot];
+  if (call == nullptr || call->generation != part.id.generation) return true;  // it ended before its reply came
+  if (part.total > config.limits.inline_bytes + 2) return false;  // beyond what we reserved; 2: an error's code
+  Completion done{.call = call,
+                  .bytes = part.bytes.data(),
+                  .pin = buffer,
+                  .size = part.total,
+                  .header_bytes = part.header_bytes,
+                  .failed = frame.failed};
+  if (!part.is_whole()) [[unlikely]] {
+    if (call->reassembly == nullptr) {
+      call->reassembly = reassemblies.acquire(blocks.acquire(part.total), part.total, part.header_bytes);
+      if (call->reassembly == nullptr) return false;
+    }
+    Reassembly& reassembly = *call->reassembly;
+    if (!reassembly.fits(part.total, part.header_bytes) || !reassembly.add(part.offset, part.bytes)) return false;
+    if (!reassembly.complete()) return true;
+    done.reassembly = std::exchange(call->reassembly, nullptr);
+    done.bytes = reassembly.bytes().data();
+    done.pin = nullptr;
+  }
+  if (frame.failed) [[unlikely]] {
+    if (part.total < 2) return false;
+    const auto code = static_cast<std::uint8_t>(done.bytes[0]);
+    done.code = code >= static_cast<std::uint8_t>(Code::timeout) && code <= static_cast<std::uint8_t>(Code::system)
+                    ? static_cast<Code>(code)
+                    : Code::application;
+    done.may_have_run = done.bytes[1] != std::byte{0};
+    done.bytes += 2;
+    done.size -= 2;
+    done.header_bytes = 0;
+    events.emit(event::TransferFailed{
+        {}, path.id, part.id.packed(), done.code, done.may_have_run});
+  } else {
+    ++events.counters.calls_completed;
+  }
+  events.counters.payload_bytes_received += part.total;
+  events.moved(path.id, part.id.packed(),
+               frame.failed ? event::TransferStage::failed : event::TransferStage::completed, false);
+  if (call->reassembly != nullptr) reassemblies.release(std::exchange(call->reassembly, nullptr));
+  let_go(*call);
+  completions.push_back(done);
+  return true;
+}
+
+void Core::fail_call(OutgoingCall& call, Code code, const char* sentence, Instant) {
+  const bool was_sent = call.state == OutgoingCall::State::sent;
+  std::uint64_t id = 0;
+  if (was_sent) {
+    Path& path = *find_path(peers.at(call.peer)->path);
+    const wire::TransferId name{call.slot, call.generation};
+    id = name.packed();
+    // Tell the peer to stop, unless it is what told us, or is gone.
+    if (code == Code::cancelled || code == Code::timeout) {
+      path.again.push({.slot = call.slot, .kind = static_cast<std::uint8_t>(SentKind::cancel), .generation = call.generation});
+      touch(path);
+    }
+  }
+  if (call.reassembly != nullptr) reassemblies.release(std::exchange(call.reassembly, nullptr));
+  if (call.state != OutgoingCall::State::done) let_go(call);
+  events.emit(event::TransferFailed{{}, call.peer, id, code, was_sent});
+  completions.push_back({.call = &call, .sentence = sentence, .code = code, .failed = true, .may_have_run = was_sent});
+}
+
+void Core::fail_sent(Path& path, Code code, const char* sentence, Instant now) {
+  for (std::size_t slot = 0; slot < path.calls.size(); ++slot) {
+    if (path.calls[slot] != nullptr) fail_call(*path.calls[slot], code, sentence, now);
+  }
+}
+
+void Core::fail_queued(Peer& peer, Code code, const char* sentence, Instant now) {
+  while (OutgoingCall* call = peer.queue.front()) fail_call(*call, code, sentence, now);
+  while (OutgoingCall* call = peer.nested.front()) fail_call(*call, code, sentence, now);
+}
+
+}  // namespace weir::engine

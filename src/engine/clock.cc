@@ -1,0 +1,207 @@
+// Timers, liveness and the ends of paths (docs/protocol.md, rules L-*). Each path has one timer, armed for the earliest
+// thing it waits for; each call has one for its deadline; each peer one for its hello.
+#include <algorithm>
+#include <cstddef>
+
+#include "engine/core.h"
+
+namespace weir::engine {
+
+namespace {
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Winvalid-offsetof"
+template <class Owner>
+Owner& owner_of(schedule::Timer& timer) {
+  return *reinterpret_cast<Owner*>(reinterpret_cast<std::byte*>(&timer) - offsetof(Owner, timer));
+}
+#pragma GCC diagnostic pop
+
+// When this path was last heard of, or began to wait: silence is counted from here.
+Instant heard(const Path& path) { return std::max(path.last_received, path.waiting_since); }
+Instant last_used(const Path& path) { return std::max(path.last_received, path.last_sent); }
+
+}  // namespace
+
+void Core::on_timeout(Instant now) {
+  events.set_now(now);
+  wheel.advance(now, [this, now](schedule::Timer& timer) {
+    switch (static_cast<TimerKind>(timer.tag)) {
+      case TimerKind::call:
+        fail_call(owner_of<OutgoingCall>(timer), Code::timeout, "the deadline passed", now);
+        break;
+      case TimerKind::path:
+        on_path_timer(owner_of<Path>(timer), now);
+        break;
+      case TimerKind::peer: {
+        Peer& peer = owner_of<Peer>(timer);
+        if (now - peer.hello_started < config.timeouts.connect) {
+          send_hello(peer, now);
+        } else if (peer.forged_replies != 0) {
+          give_up_hello(peer, Code::unauthenticated,
+                        "the peer could not prove that it knows the secret; do both sides have the same one?", now);
+        } else {
+          give_up_hello(peer, Code::peer_failed, "the peer did not answer", now);
+        }
+        break;
+      }
+    }
+  });
+}
+
+void Core::on_path_timer(Path& path, Instant now) {
+  touch(path);  // collect() sends what is due and arms the timer again
+  if (path.loss.deadline() <= now) on_loss_timer(path, now);
+  if (is_waiting(path)) {
+    const Duration silent = now - heard(path);
+    const Duration limit =
+        path.state == Path::State::confirming ? config.timeouts.connect : config.timeouts.silence;
+    if (silent >= limit) {
+      if (path.peer != nullptr) {
+        events.emit(event::PeerHealthChanged{{}, path.id, path.peer->name, event::PeerHealth::failed});
+        // It took what was queued, too: a silent peer would only make those wait as long again.
+        fail_queued(*path.peer, Code::peer_failed, "the peer fell silent", now);
+      }
+      end_path(path, Code::peer_failed, "the peer fell silent", false, now);
+      return;
+    }
+    const Duration probe_after = config.timeouts.silence / 4;
+    if (silent >= probe_after && now - path.last_sent >= probe_after) {
+      path.probe_wanted = true;
+      path.probes_owed = 1;
+      if (path.peer != nullptr) {
+        events.emit(event::PeerHealthChanged{{}, path.id, path.peer->name, event::PeerHealth::probing});
+      }
+    }
+    return;
+  }
+  if (path.incoming_live != 0) return;
+  const Duration idle = now - last_used(path);
+  if (idle >= (path.initiator ? config.timeouts.idle_peer / 2 : config.timeouts.idle_peer)) {
+    send_close(path, wire::CloseReason::idle, now);
+    end_path(path, Code::peer_failed, "the peer closed", true, now);
+    return;
+  }
+  if (idle >= kScheduleIdle && path.keys.has_schedules()) {
+    path.keys.drop_schedules();
+    path.loss.release_memory();
+    path.frames.release_memory();
+    path.again.release_memory();
+    path.replay.shrink();
+  }
+}
+
+void Core::update_timer(Path& path, Instant now) {
+  Instant next = earliest(path.loss.deadline(), path.ack_policy.deadline());
+  if (is_waiting(path)) {
+    const Duration silence = path.state == Path::State::confirming ? config.timeouts.connect : config.timeouts.silence;
+    const Instant since = heard(path);
+    next = earliest(next, since + silence);
+    next = earliest(next, std::max(since, path.last_sent) + config.timeouts.silence / 4);
+    // A probe that the window does not let out waits for acknowledgements, not for time.
+    if (path.state == Path::State::open && path.congestion.may_send(path.loss.bytes_in_flight())) {
+      next = earliest(next, path.mtu.deadline());
+    }
+  } else if (path.incoming_live == 0) {
+    const Instant used = last_used(path);
+    next = earliest(next, path.keys.has_schedules()
+                              ? used + kScheduleIdle
+                              : used + (path.initiator ? config.timeouts.idle_peer / 2 : config.timeouts.idle_peer));
+  }
+  // Held back by the pacer with something to send: wake when it lets go.
+  const Instant pace = path.pacer.next_send(now);
+  if (pace > now && has_something(path)) next = earliest(next, pace);
+  // Re-arming is cheap, but not free: an earlier timer fires early and comes back here.
+  if (!path.timer.armed() || next < path.timer.at) wheel.arm(path.timer, next);
+}
+
+void Core::end_path(Path& path, Code code, const char* sentence, bool requeue, Instant now) {
+  Peer* peer = path.peer;
+  for (std::size_t slot = 0; slot < path.calls.size(); ++slot) {
+    OutgoingCall* call = path.calls[slot];
+    if (call == nullptr) continue;
+    if (!requeue) {
+      fail_call(*call, code, sentence, now);
+      continue;
+    }
+    if (call->hook.queued) peer->queue_of(*call).remove(*call);
+    if (call->reassembly != nullptr) reassemblies.release(std::exchange(call->reassembly, nullptr));
+    call->state = OutgoingCall::State::queued;
+    call->sent_bytes = 0;
+    --calls_sent;
+    ++calls_queued;
+    reply_room_used -= config.limits.inline_bytes;
+    peer->queue_of(*call).push_front(*call, Peer::level_of(*call));
+  }
+  path.calls.clear();
+  for (IncomingSlot& slot : path.incoming) {
+    if (slot.transfer != nullptr) retire(path, slot);
+  }
+  if (path.keys.installed()) {
+    for (auto& account : path.accounts) ledger.close(account);
+  }
+  wheel.cancel(path.timer);
+  paths.release(&path);
+  if (peer == nullptr) return;
+  const bool was_current = find_path(peer->path) == nullptr;
+  if (was_current) {
+    peer->path = std::exchange(peer->candidate, kNoPath);
+  } else if (peer->candidate != kNoPath && find_path(peer->candidate) == nullptr) {
+    peer->candidate = kNoPath;
+  }
+  if (peer->path == kNoPath && peer->has_queued() && !closed) start_hello(*peer, now);
+}
+
+void Core::send_plain(const Address& to, ByteSpan bytes) {
+  if (plain_bytes.size() + bytes.size() > kMaxPlainBytes) return;  // as good as lost on the way; its sender repeats it
+  plain.push_back({to, static_cast<std::uint32_t>(plain_bytes.size()), static_cast<std::uint32_t>(bytes.size())});
+  plain_bytes.insert(plain_bytes.end(), bytes.begin(), bytes.end());
+  ++events.counters.packets_sent;
+  ++events.counters.packets_control_only;
+  events.counters.bytes_sent += bytes.size();
+}
+
+// One sealed packet, sent outside of recovery: the path is over, so nobody would look at an acknowledgement.
+void Core::send_close(Path& path, wire::CloseReason reason, Instant) {
+  if (!path.keys.installed() || path.state != Path::State::open) return;
+  std::byte packet[wire::kHeaderBytes + 2 + wire::kTagBytes];
+  const std::uint64_t number = path.next_number++;
+  wire::encode({.type = wire::PacketType::sealed,
+                .key_low = static_cast<std::uint8_t>(path.keys.send_id() & ((1u << wire::kKeyIdBits) - 1)),
+                .number_low = static_cast<std::uint32_t>(number & ((1u << wire::kNumberBits) - 1)),
+                .path = path.remote_id},
+               packet);
+  std::byte* text = packet + wire::kHeaderBytes;
+  std::byte* end = wire::encode_u8(wire::FrameType::close, static_cast<std::uint8_t>(reason), text);
+  path.keys.send_key().seal(crypto::make_nonce(0, number), {packet, wire::kHeaderBytes}, {text, 2}, end);
+  send_plain(path.remote, packet);
+}
+
+bool Core::evict_idle_path(Instant now, const Path* but) {
+  if (now - last_eviction < std::chrono::milliseconds(1)) return false;
+  last_eviction = now;
+  Path* idlest = nullptr;
+  paths.for_each([&](Path& path) {
+    if (path.initiator || &path == but || path.incoming_live != 0 || is_waiting(path)) return;
+    if (idlest == nullptr || last_used(path) < last_used(*idlest)) idlest = &path;
+  });
+  if (idlest == nullptr || now - last_used(*idlest) < std::chrono::milliseconds(10)) return false;
+  send_close(*idlest, wire::CloseReason::idle, now);
+  end_path(*idlest, Code::peer_failed, "the peer closed", true, now);
+  return true;
+}
+
+void Core::close(Instant now) {
+  if (closed) return;
+  closed = true;
+  paths.for_each([&](Path& path) {
+    send_close(path, wire::CloseReason::leaving, now);
+    end_path(path, Code::closed, "the pool was closed", false, now);
+  });
+  peers.for_each([&](Peer& peer) {
+    wheel.cancel(peer.timer);
+    fail_queued(peer, Code::closed, "the pool was closed", now);
+  });
+}
+
+}  // namespace weir::engine

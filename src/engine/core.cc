@@ -1,0 +1,69 @@
+#include "engine/core.h"
+
+#include <algorithm>
+
+namespace weir::engine {
+
+namespace {
+
+// A socket is never promised more than half of what the kernel really gave it.
+std::uint64_t credit_capacity(const EngineConfig& config) {
+  std::uint64_t capacity = config.limits.request_bytes;
+  if (config.receive_buffer_bytes != 0) {
+    capacity = std::min<std::uint64_t>(capacity, config.receive_buffer_bytes / 2);
+  }
+  // One message must always fit, or nothing would ever be granted.
+  return std::max<std::uint64_t>(capacity, 4 * token::request_cost(static_cast<std::uint32_t>(config.limits.inline_bytes)));
+}
+
+token::CreditLedger::Options ledger_options(const EngineConfig& config) {
+  const std::uint64_t capacity = credit_capacity(config);
+  return {.capacity = capacity,
+          .per_path = std::min<std::uint64_t>(config.limits.request_bytes_per_peer, capacity),
+          .largest_cost = token::request_cost(static_cast<std::uint32_t>(config.limits.inline_bytes))};
+}
+
+}  // namespace
+
+Core::Core(const EngineConfig& config_, crypto::Entropy& entropy_, Subscriber* subscriber, std::uint64_t seed,
+           Instant now)
+    : config(config_),
+      entropy(entropy_),
+      events(subscriber, config_.worker),
+      random(seed),
+      aead(crypto::Aead::create(config_.openssl_aead ? crypto::Backend::openssl : crypto::default_backend().backend)),
+      wheel(schedule::TimingWheel::kDefaultTick, now),
+      paths(std::min(config_.limits.peers, 1u << 20)),
+      peers(std::min(config_.limits.peers, 1u << 20)),
+      incoming(1u << 20),
+      reassemblies(1u << 18),
+      ledger(ledger_options(config_)),
+      arena(new std::byte[kArenaBytes]) {
+  events.set_now(now);
+  entropy.fill(incarnation);
+  crypto::KeyBytes key = crypto::derive_hello_key(config.secret);
+  hello_key = aead->make_key(key);
+  if (config.accepts) {
+    key = crypto::derive_responder_key(config.secret, incarnation);
+    responder_key = aead->make_key(key);
+    entropy.fill(key);
+    cookie = std::make_unique<crypto::Prf>(*aead, key);
+    exchanges = std::make_unique<std::uint32_t[]>(kExchangeWindow);
+    std::fill_n(exchanges.get(), kExchangeWindow, kNoPath);
+  }
+  crypto::wipe(key);
+  completions.reserve(256);
+  completing.reserve(256);
+}
+
+Core::~Core() {
+  // Handlers may still hold transfers; the slab's end is theirs too. Blocks that are out outlive the pool.
+  incoming.for_each([this](IncomingTransfer& transfer) {
+    if (transfer.hook.queued) {
+      if (Path* path = find_path(transfer.path)) path->replies.remove(transfer);
+    }
+    release_incoming(transfer);
+  });
+}
+
+}  // namespace weir::engine

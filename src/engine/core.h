@@ -1,0 +1,192 @@
+// Core: the inside of an engine. One verb per file: handshake.cc, receive.cc, pack.cc, call.cc (callers), serve.cc
+// (callees), clock.cc (timers, liveness, ends of paths).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/slab.h"
+#include "crypto/cookie.h"
+#include "engine/engine.h"
+#include "engine/path.h"
+#include "transfer/reassembly.h"
+#include "weir/body.h"
+#include "wire/frame.h"
+
+namespace weir::engine {
+
+// A completed call on its way to its owner.
+struct Completion {
+  OutgoingCall* call = nullptr;
+  const char* sentence = nullptr;
+  const std::byte* bytes = nullptr;
+  detail::Pin* pin = nullptr;
+  transfer::Reassembly* reassembly = nullptr;  // holds the bytes; released after delivery
+  std::uint32_t size = 0;
+  std::uint16_t header_bytes = 0;
+  Code code{};
+  bool failed = false;
+  bool may_have_run = false;
+};
+
+struct Method {
+  std::string name;
+  Handler handler;
+};
+
+struct Core {
+  // Bounds that no configuration changes.
+  static constexpr std::size_t kArenaBytes = 512 * 1024;
+  static constexpr std::size_t kMaxTrainBytes = 64'000;      // below what one UDP_SEGMENT send takes
+  static constexpr std::size_t kMaxSegments = 64;
+  static constexpr std::size_t kBaseDatagramBytes = 1'200;    // passes everywhere
+  static constexpr std::uint32_t kExchangeWindow = 1u << 14;  // hellos answered and not yet followed up
+  static constexpr std::uint32_t kHellosPerMillisecond = 64;  // answered at most
+  static constexpr std::uint32_t kMaxMethods = 1u << 16;
+  static constexpr Duration kFirstHelloRetry = std::chrono::milliseconds(20);
+  static constexpr Duration kLongestHelloRetry = std::chrono::milliseconds(500);
+  static constexpr Duration kScheduleIdle = std::chrono::seconds(1);  // then an idle path drops its key schedules
+  static constexpr std::uint32_t kRestartSuspicion = 2;       // probe timeouts in a row before a second hello
+
+  Core(const EngineConfig& config_, crypto::Entropy& entropy_, Subscriber* subscriber, std::uint64_t seed, Instant now);
+  ~Core();
+
+  // ---- handshake.cc ----
+  void start_hello(Peer& peer, Instant now);
+  void send_hello(Peer& peer, Instant now);
+  void on_hello(ByteSpan datagram, const Address& from, Instant now);
+  void on_hello_reply(ByteSpan datagram, const Address& from, Instant now);
+  void on_first(MutableByteSpan datagram, const Address& from, std::uint8_t ecn, detail::Pin* buffer, Instant now);
+  void confirm(Peer& peer, Path& path, const wire::HelloReply& reply, Instant now);
+  void give_up_hello(Peer& peer, Code code, const char* sentence, Instant now);
+  Path* make_path(const Address& remote, bool initiator, Instant now);
+  void send_plain(const Address& to, ByteSpan bytes);
+
+  // ---- receive.cc ----
+  void on_datagram(MutableByteSpan datagram, const Address& from, std::uint8_t ecn, detail::Pin* buffer, Instant now);
+  // `aad` precedes the ciphertext in the datagram.
+  bool open_sealed(Path& path, const wire::PacketHeader& header, MutableByteSpan datagram, std::size_t aad,
+                   std::uint8_t ecn, detail::Pin* buffer, Instant now);
+  // False: a frame made no sense, or broke a rule; the path must go.
+  bool on_frames(Path& path, ByteSpan frames, bool& ack_eliciting, detail::Pin* buffer, Instant now);
+  bool on_ack(Path& path, const wire::AckFrame& frame, Instant now);
+  void on_path_frame(Path& path, std::uint32_t remote_id, Instant now);
+  void on_blocked(Path& path, std::uint8_t level, std::uint64_t needed, Instant now);
+  void on_loss_timer(Path& path, Instant now);
+  void after_loss_report(Path& path, const recovery::LossReport& report, Instant now);
+  void reject(event::Rejection reason, std::size_t bytes);
+
+  // ---- call.cc ----
+  void submit(OutgoingCall& call, Instant now);
+  void cancel(OutgoingCall& call, Instant now);
+  bool on_reply(Path& path, const wire::ReplyFrame& frame, detail::Pin* buffer, Instant now);
+  void fail_call(OutgoingCall& call, Code code, const char* sentence, Instant now);
+  void let_go(OutgoingCall& call);  // of its slot, timer, queue, reassembly and reply room
+  void fail_sent(Path& path, Code code, const char* sentence, Instant now);
+  void fail_queued(Peer& peer, Code code, const char* sentence, Instant now);
+  std::uint32_t take_slot(Path& path, OutgoingCall& call);
+
+  // ---- serve.cc ----
+  bool on_request(Path& path, const wire::RequestFrame& frame, detail::Pin* buffer, Instant now);
+  void on_cancel_frame(Path& path, wire::TransferId id, Instant now);
+  IncomingSlot* incoming_slot(Path& path, std::uint32_t slot);
+  void retire(Path& path, IncomingSlot& slot);      // a newer generation, or the path's end
+  void release_incoming(IncomingTransfer& transfer);
+  void answer(IncomingTransfer& transfer, ByteSpan header, ByteSpan body, bool failed, Instant now);
+  void answer_error(IncomingTransfer& transfer, Code code, bool may_have_run, std::string_view sentence, Instant now);
+  void finish_credit(IncomingTransfer& transfer);
+  void dispatch(IncomingTransfer& transfer, Instant now);
+  std::size_t deliver(Instant now);
+  void queue_delivery(IncomingTransfer& transfer);
+  void on_reply_acked(Path& path, const SentFrame& frame);
+  void owe_credit(Path& path);
+
+  // ---- pack.cc ----
+  void collect(std::vector<Train>& out, Instant now);
+  // Anything to send but acknowledgements.
+  static bool has_something(const Path& path) {
+    return !path.again.empty() || !path.replies.empty() || path.ping_owed || path.announce_path ||
+           path.probe_response_owed || path.probe_wanted || path.credit_levels_owed != 0 ||
+           (path.peer != nullptr && path.peer->path == path.id && path.peer->has_queued());
+  }
+  void pack_path(Path& path, std::vector<Train>& out, Instant now);
+  void seal_packet(Path& path, std::byte* packet, std::size_t prefix, std::byte* text, std::byte* end,
+                   recovery::SentPacket record, Instant now);
+  void probe_mtu(Path& path, std::vector<Train>& out, Instant now);
+
+  // ---- clock.cc ----
+  void touch(Path& path) {
+    if (!path.touched) {
+      path.touched = true;
+      touched.push_back(path.id);
+    }
+  }
+  void on_timeout(Instant now);
+  void on_path_timer(Path& path, Instant now);
+  void update_timer(Path& path, Instant now);
+  bool is_waiting(const Path& path) const { return path.outstanding != 0 || path.loss.eliciting_in_flight() != 0; }
+  // Ends a path. Its calls fail with `code`, or go back to the queue if `requeue`.
+  void end_path(Path& path, Code code, const char* sentence, bool requeue, Instant now);
+  void send_close(Path& path, wire::CloseReason reason, Instant now);
+  // Closes the responder's path that has been idle longest. False if there is none.
+  bool evict_idle_path(Instant now, const Path* but = nullptr);
+  void close(Instant now);
+
+  Path* find_path(std::uint32_t id);
+  Path* path_of(Peer& peer) { return peer.path == kNoPath ? nullptr : find_path(peer.path); }
+
+  EngineConfig config;
+  crypto::Entropy& entropy;
+  event::Sink events;
+  Random random;
+  std::unique_ptr<crypto::Aead> aead;
+  crypto::Incarnation incarnation{};
+  std::unique_ptr<crypto::AeadKey> hello_key;
+  schedule::TimingWheel wheel;
+  transfer::BlockPool blocks;
+  Slab<Path> paths;
+  Slab<Peer> peers;
+  Slab<IncomingTransfer> incoming;
+  Slab<transfer::Reassembly> reassemblies;
+  std::unordered_map<Address, std::uint32_t, AddressHash> peers_by_address;
+  std::unordered_map<std::uint64_t, Method> methods;
+  std::uint64_t last_method = 0;
+  const Handler* last_handler = nullptr;
+  token::CreditLedger ledger;
+
+  // ---- responder ----
+  std::unique_ptr<crypto::Prf> cookie;
+  std::unique_ptr<crypto::AeadKey> responder_key;
+  std::unique_ptr<std::uint32_t[]> exchanges;  // by sequence: the path it became, or kNoPath
+  std::uint64_t next_sequence = 1;
+  Instant hello_window_start{};
+  Instant last_eviction{};
+  std::uint32_t hellos_in_window = 0;
+
+  // ---- work ----
+  std::vector<std::uint32_t> touched;          // paths to look at in collect()
+  std::vector<std::uint32_t> touching;         // scratch: the round under way
+  std::vector<Completion> completions;
+  std::vector<Completion> completing;          // scratch
+  IncomingTransfer* deliveries[8] = {};        // per priority: first
+  IncomingTransfer* deliveries_last[8] = {};
+  std::uint32_t delivery_levels = 0;
+  std::unique_ptr<std::byte[]> arena;
+  std::size_t arena_used = 0;
+  struct Plain {                               // hellos, replies to hellos and closing packets
+    Address to;
+    std::uint32_t begin, size;
+  };
+  std::vector<Plain> plain;
+  std::vector<std::byte> plain_bytes;
+  static constexpr std::size_t kMaxPlainBytes = 64 * 1024;
+  std::size_t reply_room_used = 0;
+  std::uint32_t calls_queued = 0;
+  std::uint32_t calls_sent = 0;
+  bool closed = false;
+};
+
+}  // namespace weir::engine

@@ -1,0 +1,143 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+
+#include "engine/core.h"
+
+namespace weir::engine {
+
+Engine::Engine(const EngineConfig& config, crypto::Entropy& entropy, Subscriber* subscriber, std::uint64_t seed,
+               Instant now)
+    : core_(std::make_unique<Core>(config, entropy, subscriber, seed, now)) {}
+Engine::~Engine() = default;
+
+Result<std::uint32_t> Engine::connect(const Address& address) {
+  Core& core = *core_;
+  const auto found = core.peers_by_address.find(address);
+  if (found != core.peers_by_address.end()) return found->second;
+  Peer* peer = core.peers.acquire();
+  if (peer == nullptr) return std::unexpected(Error(Code::overloaded, "this side has as many peers as its limit allows"));
+  peer->address = address;
+  peer->name = address.to_string();
+  peer->index = core.peers.index_of(peer);
+  core.peers_by_address.emplace(address, peer->index);
+  return peer->index;
+}
+
+void Engine::submit(OutgoingCall& call, Instant now) { core_->submit(call, now); }
+void Engine::cancel(OutgoingCall& call, Instant now) { core_->cancel(call, now); }
+transfer::BlockPool& Engine::blocks() { return core_->blocks; }
+
+Result<void> Engine::serve(std::uint64_t method, std::string_view name, Handler handler) {
+  Core& core = *core_;
+  if (core.methods.size() >= Core::kMaxMethods) {
+    return std::unexpected(Error(Code::overloaded, "too many methods are served"));
+  }
+  const auto [at, fresh] = core.methods.try_emplace(method, Method{std::string(name), handler});
+  if (!fresh) {
+    if (at->second.name == name) {
+      return std::unexpected(
+          Error(Code::invalid_argument, "the method \"" + std::string(name) + "\" is served already"));
+    }
+    return std::unexpected(Error(Code::invalid_argument, "the methods \"" + std::string(name) + "\" and \"" +
+                                                             at->second.name +
+                                                             "\" have the same hash; rename one of them"));
+  }
+  core.last_handler = nullptr;
+  return {};
+}
+
+void Engine::reply(IncomingTransfer& request, ByteSpan header, ByteSpan body, Instant now) {
+  if (header.size() + body.size() > core_->config.limits.inline_bytes) {
+    core_->answer_error(request, Code::too_large, true, "the reply is larger than the limit for inline messages", now);
+    return;
+  }
+  core_->answer(request, header, body, false, now);
+}
+
+void Engine::fail(IncomingTransfer& request, Code code, std::string_view sentence, Instant now) {
+  core_->answer_error(request, code, true, sentence, now);
+}
+
+void Engine::on_datagram(MutableByteSpan datagram, const Address& from, std::uint8_t ecn, detail::Pin* buffer,
+                         Instant now) {
+  core_->events.set_now(now);
+  core_->on_datagram(datagram, from, ecn, buffer, now);
+}
+
+// Counts only if it quotes a hello that is under way: its path and random cannot be guessed. For an open path the
+// probes decide.
+void Engine::on_unreachable(const Address& who, ByteSpan quoted, Instant now) {
+  Core& core = *core_;
+  const auto found = core.peers_by_address.find(who);
+  if (found == core.peers_by_address.end()) return;
+  Peer& peer = *core.peers.at(found->second);
+  Path* path = core.path_of(peer);
+  constexpr std::size_t kRandomAt = 10;  // type, version, path, worker, port
+  if (path == nullptr || path->state != Path::State::hello || quoted.size() < kRandomAt + 8) return;
+  if (load<std::uint32_t>(quoted.data() + 2) != path->id ||
+      !std::equal(quoted.begin() + kRandomAt, quoted.end(), peer.random.begin())) {
+    return;
+  }
+  core.give_up_hello(peer, Code::peer_failed, "nobody listens at the peer's address", now);
+}
+
+void Engine::on_timeout(Instant now) { core_->on_timeout(now); }
+Instant Engine::next_deadline() const { return core_->wheel.next_deadline(); }
+std::size_t Engine::deliver(Instant now) { return core_->deliver(now); }
+void Engine::collect(std::vector<Train>& out, Instant now) { core_->collect(out, now); }
+
+void Engine::on_train_fate(const Train& train, TrainFate fate, Instant now) {
+  if (fate != TrainFate::too_big) return;  // recovery notices the rest
+  Path* path = core_->find_path(train.path);
+  if (path != nullptr) path->mtu.on_probe_refused(train.segment_size, now);
+}
+
+bool Engine::has_work() const {
+  return !core_->touched.empty() || !core_->plain.empty() || !core_->completions.empty() || core_->delivery_levels != 0;
+}
+
+void Engine::close(Instant now) { core_->close(now); }
+
+bool Engine::is_quiet() const {
+  return core_->calls_queued == 0 && core_->calls_sent == 0 && core_->incoming.live() == 0 && core_->completions.empty();
+}
+
+Census Engine::census() const {
+  Census census{.calls_queued = core_->calls_queued,
+                .calls_sent = core_->calls_sent,
+                .incoming = core_->incoming.live(),
+                .blocks = core_->blocks.outstanding(),
+                .reassemblies = core_->reassemblies.live(),
+                .timers = core_->wheel.size(),
+                .paths = core_->paths.live(),
+                .peers = core_->peers.live()};
+  core_->paths.for_each([&](Path& path) {
+    census.frames_in_flight += path.frames.size() + path.again.size();
+    census.packets_in_flight += path.loss.eliciting_in_flight();
+    for (const auto& account : path.accounts) census.credit_used += account.unanswered();
+  });
+  return census;
+}
+
+std::string Engine::describe_limits() const {
+  const Core& core = *core_;
+  const auto& ledger = core.ledger.options();
+  std::string text;
+  const auto line = [&text](std::string_view what, std::uint64_t value) {
+    text.append(what).append(": ").append(std::to_string(value)).append("\n");
+  };
+  line("largest inline message, bytes", core.config.limits.inline_bytes);
+  line("outstanding calls per peer", core.config.limits.calls_per_peer);
+  line("queued calls", core.config.limits.queued_calls);
+  line("peers", core.config.limits.peers);
+  line("requests received and unanswered, all peers, bytes", ledger.capacity);
+  line("requests received and unanswered, one peer, bytes", ledger.per_path);
+  line("nested calls, per peer and level, bytes", core.ledger.nested_allowance());
+  line("room reserved for replies, bytes", core.config.limits.reply_bytes);
+  return text;
+}
+
+event::Sink& Engine::events() { return core_->events; }
+
+}  // namespace weir::engine

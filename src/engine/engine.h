@@ -1,0 +1,107 @@
+// Engine: one worker's protocol brain. No I/O, no clock, no dice of its own: it takes `now`, datagrams and
+// submissions, and hands out trains of packets, completions and requests. The same code runs in production and in the
+// simulator. One thread at a time may call it.
+//
+// A turn: on_datagram() for each received datagram, on_timeout(), deliver() (handlers and completions run in here and
+// may submit, reply and cancel), collect(), then the trains are sent. deliver() comes before collect() so that what
+// handlers answer leaves in the same turn.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/address.h"
+#include "base/bytes.h"
+#include "base/random.h"
+#include "base/time.h"
+#include "crypto/entropy.h"
+#include "engine/config.h"
+#include "event/sink.h"
+#include "transfer/incoming_transfer.h"
+#include "transfer/outgoing_call.h"
+#include "weir/error.h"
+
+namespace weir::engine {
+
+struct Core;
+
+// Packets to one destination: equal segments, of which the last may be shorter.
+struct Train {
+  Address to;
+  std::uint8_t ecn = 0;
+  MutableByteSpan bytes;
+  std::uint32_t segment_size = 0;
+  std::uint32_t path = 0;
+};
+
+// One train's fate, as the link saw it.
+enum class TrainFate : std::uint8_t { sent, too_big, unreachable, failed };
+
+// Runs a request. Called inside Engine::deliver(). It answers through Engine::reply() or fail(), now or later, exactly
+// once. `transfer.request` is valid until it returns, longer if it takes a reference on `transfer.pin`.
+struct Handler {
+  void (*run)(void* context, transfer::IncomingTransfer& request, Instant now) = nullptr;
+  void* context = nullptr;
+};
+
+// What is alive inside an engine; all zero once everything has ended.
+struct Census {
+  std::size_t calls_queued = 0, calls_sent = 0, incoming = 0, blocks = 0, reassemblies = 0, timers = 0;
+  std::size_t frames_in_flight = 0, packets_in_flight = 0, credit_used = 0, paths = 0, peers = 0;
+};
+
+class Engine {
+ public:
+  Engine(const EngineConfig& config, crypto::Entropy& entropy, Subscriber* subscriber, std::uint64_t seed, Instant now);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // ---- callers ----
+  // The peer at `address`, made if need be; `too many peers` is Code::overloaded. Nothing is sent yet.
+  Result<std::uint32_t> connect(const Address& address);
+  // Takes the call until it completes. It always completes, exactly once, inside a later deliver().
+  void submit(transfer::OutgoingCall& call, Instant now);
+  // Completes the call with Code::cancelled (in the next deliver()) and tells the peer. A call that is done already
+  // is left alone.
+  void cancel(transfer::OutgoingCall& call, Instant now);
+  // Memory for request bytes beyond OutgoingCall::kInlineBytes.
+  transfer::BlockPool& blocks();
+
+  // ---- callees ----
+  Result<void> serve(std::uint64_t method, std::string_view name, Handler handler);
+  void reply(transfer::IncomingTransfer& request, ByteSpan header, ByteSpan body, Instant now);
+  void fail(transfer::IncomingTransfer& request, Code code, std::string_view sentence, Instant now);
+
+  // ---- packets and time ----
+  // Opened in place. `buffer` (may be null) keeps the bytes alive if somebody takes a reference.
+  void on_datagram(MutableByteSpan datagram, const Address& from, std::uint8_t ecn, detail::Pin* buffer, Instant now);
+  // An ICMP unreachable that quotes the beginning of a datagram sent to `who`.
+  void on_unreachable(const Address& who, ByteSpan quoted, Instant now);
+  void on_timeout(Instant now);
+  Instant next_deadline() const;
+  // Runs handlers and completions. Returns how many.
+  std::size_t deliver(Instant now);
+  // Fills `out` with trains until there is nothing to send or the transmit memory is used up. Their bytes stay valid
+  // until the next collect().
+  void collect(std::vector<Train>& out, Instant now);
+  void on_train_fate(const Train& train, TrainFate fate, Instant now);
+  bool has_work() const;  // deliver() or collect() would do something now
+
+  // ---- end ----
+  // Tells every peer that this side is going: their outstanding calls fail at once. Ours fail with Code::closed.
+  void close(Instant now);
+  bool is_quiet() const;  // nothing outstanding in either direction
+  Census census() const;
+  std::string describe_limits() const;
+
+  event::Sink& events();
+
+ private:
+  std::unique_ptr<Core> core_;
+};
+
+}  // namespace weir::engine

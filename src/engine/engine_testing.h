@@ -1,0 +1,196 @@
+// Two engines and a wire between them, in virtual time. For tests and benchmarks of the engine alone.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "engine/engine.h"
+
+namespace weir::engine::testing {
+
+// Repeatable; for tests only.
+class TestEntropy final : public crypto::Entropy {
+ public:
+  explicit TestEntropy(std::uint64_t seed) : random_(seed) {}
+  void fill(MutableByteSpan out) override {
+    for (std::byte& byte : out) byte = static_cast<std::byte>(random_.next());
+  }
+
+ private:
+  Random random_;
+};
+
+inline EngineConfig test_config(bool accepts, std::uint16_t port, std::string_view secret = "a secret for tests only") {
+  EngineConfig config{.secret = crypto::SharedSecret::from_text(secret).value(), .name = accepts ? "server" : "client"};
+  config.port = port;
+  config.accepts = accepts;
+  return config;
+}
+
+struct TestCall : transfer::OutgoingCall {
+  int completions = 0;
+  bool failed = false;
+  Code code{};
+  bool may_have_run = false;
+  std::string reply;
+  std::string header;
+  std::function<void(TestCall&)> then;
+
+  TestCall() {
+    complete = [](transfer::OutgoingCall& base, const transfer::Outcome& outcome) {
+      auto& call = static_cast<TestCall&>(base);
+      ++call.completions;
+      call.failed = outcome.failed;
+      call.code = outcome.code;
+      call.may_have_run = outcome.may_have_run;
+      const std::string all(reinterpret_cast<const char*>(outcome.bytes.data()), outcome.bytes.size());
+      call.header = all.substr(0, outcome.header_bytes);
+      call.reply = outcome.failed && all.empty() ? outcome.sentence : all.substr(outcome.header_bytes);
+      if (call.then) call.then(call);
+    };
+  }
+};
+
+class Pair {
+ public:
+  struct InFlight {
+    Instant at;
+    int to;
+    Address from;
+    std::vector<std::byte> bytes;
+    std::uint8_t ecn;
+  };
+
+  explicit Pair(EngineConfig client = test_config(false, 1111), EngineConfig server = test_config(true, 2222),
+                std::uint64_t seed = 1)
+      : configs{client, server}, entropy(seed), random(seed) {
+    addresses[0] = Address::v4(0x0a000001, client.port);
+    addresses[1] = Address::v4(0x0a000002, server.port);
+    for (int i = 0; i < 2; ++i) start(i);
+  }
+
+  void start(int side) {
+    engines[side] = std::make_unique<Engine>(configs[side], entropy, nullptr, random.next(), now);
+    if (side == 0) peer = engines[0]->connect(addresses[1]).value();
+  }
+
+  Engine& client() { return *engines[0]; }
+  Engine& server() { return *engines[1]; }
+
+  void call(TestCall& call, std::string_view method, std::string_view body, std::string_view header = {},
+            Duration deadline = std::chrono::seconds(5)) {
+    call.method = std::hash<std::string_view>{}(method) | 1;
+    call.peer = peer;
+    call.deadline = now + deadline;
+    call.bytes = static_cast<std::uint32_t>(header.size() + body.size());
+    call.header_bytes = static_cast<std::uint16_t>(header.size());
+    std::byte* to = call.inline_bytes;
+    if (call.bytes > TestCall::kInlineBytes) {
+      call.block = client().blocks().acquire(call.bytes);
+      to = call.block->bytes();
+    }
+    std::memcpy(to, header.data(), header.size());
+    std::memcpy(to + header.size(), body.data(), body.size());
+    client().submit(call, now);
+  }
+
+  using ServeFunction = std::function<void(Engine&, transfer::IncomingTransfer&, Instant)>;
+  void serve(std::string_view method, ServeFunction function) {
+    served.push_back(std::make_unique<Served>(Served{this, std::move(function)}));
+    const Handler handler{[](void* context, transfer::IncomingTransfer& request, Instant at) {
+                            auto* one = static_cast<Served*>(context);
+                            one->function(one->pair->server(), request, at);
+                          },
+                          served.back().get()};
+    (void)server().serve(std::hash<std::string_view>{}(method) | 1, method, handler);
+  }
+  void serve_echo() {
+    serve("echo", [this](Engine& engine, transfer::IncomingTransfer& request, Instant at) {
+      ++handled;
+      engine.reply(request, {request.request, request.header_bytes},
+                   {request.request + request.header_bytes, request.bytes - request.header_bytes}, at);
+    });
+  }
+
+  // One turn of both engines, and of time to the next interesting instant. False if nothing will ever happen again.
+  bool step() {
+    for (int side = 0; side < 2; ++side) turn(side);
+    Instant next = earliest(engines[0]->next_deadline(), engines[1]->next_deadline());
+    for (const InFlight& datagram : wire) next = earliest(next, datagram.at);
+    if (engines[0]->has_work() || engines[1]->has_work()) next = earliest(next, now);
+    if (next.is_never()) return false;
+    if (next > now) now = next;
+    return true;
+  }
+
+  void turn(int side) {
+    Engine& engine = *engines[side];
+    for (std::size_t i = 0; i < wire.size();) {
+      if (wire[i].to == side && wire[i].at <= now) {
+        InFlight datagram = std::move(wire[i]);
+        wire.erase(wire.begin() + static_cast<std::ptrdiff_t>(i));
+        received.push_back(std::move(datagram.bytes));
+        engine.on_datagram(received.back(), datagram.from, datagram.ecn, nullptr, now);
+      } else {
+        ++i;
+      }
+    }
+    engine.on_timeout(now);
+    engine.deliver(now);
+    received.clear();
+    std::vector<Train> trains;
+    engine.collect(trains, now);
+    for (const Train& train : trains) {
+      for (std::size_t at = 0; at < train.bytes.size(); at += train.segment_size) {
+        const auto segment = train.bytes.subspan(at, std::min<std::size_t>(train.segment_size, train.bytes.size() - at));
+        if (on_wire) on_wire(side, segment);
+        if (segment.size() > mtu || random.chance(loss)) continue;
+        const int to = train.to == addresses[0] ? 0 : 1;
+        wire.push_back({now + latency, to, addresses[side], {segment.begin(), segment.end()}, train.ecn});
+      }
+    }
+    engine.deliver(now);
+  }
+
+  template <class Done>
+  bool run_until(Done&& done, int steps = 200'000) {
+    for (int i = 0; i < steps; ++i) {
+      if (done()) return true;
+      if (!step()) return done();
+    }
+    return done();
+  }
+  void run_for(Duration duration) {
+    const Instant end = now + duration;
+    while (now < end && step()) {
+    }
+  }
+
+  Instant now{1'000'000'000};
+  Duration latency = std::chrono::microseconds(10);
+  double loss = 0;
+  std::size_t mtu = 65'507;
+  int handled = 0;
+  std::function<void(int from, MutableByteSpan)> on_wire;
+  EngineConfig configs[2];
+  Address addresses[2];
+  TestEntropy entropy;
+  Random random;
+  std::uint32_t peer = 0;
+  std::deque<InFlight> wire;
+
+ private:
+  struct Served {
+    Pair* pair;
+    ServeFunction function;
+  };
+  std::unique_ptr<Engine> engines[2];
+  std::vector<std::unique_ptr<Served>> served;
+  std::deque<std::vector<std::byte>> received;
+};
+
+}  // namespace weir::engine::testing

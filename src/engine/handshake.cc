@@ -1,0 +1,268 @@
+// The shared-secret handshake: one round trip (docs/protocol.md, rules H-*).
+//
+// The responder answers a hello without remembering it: its random is a pseudorandom function of a sequence number.
+// Only a `first` packet that proves, under the shared secret, to have seen that random makes a path, and each sequence
+// makes at most one. A replayed hello therefore costs an answer smaller than itself, a replayed `first` packet finds
+// its sequence used, and after a restart neither the sequence nor the random exists.
+#include <cstring>
+
+#include "engine/core.h"
+
+namespace weir::engine {
+
+namespace {
+
+ByteSpan name_bytes(const std::string& name) { return as_bytes(name); }
+
+}  // namespace
+
+Path* Core::make_path(const Address& remote, bool initiator, Instant now) {
+  const recovery::LossDetector::Options loss{.max_ack_delay = config.max_ack_delay};
+  const recovery::MtuSearch::Options mtu{
+      .maximum = static_cast<std::uint32_t>(config.datagram_bytes), .v6 = !remote.is_v4()};
+  const recovery::AckPolicy::Options ack{.max_ack_delay = config.max_ack_delay};
+  Path* path = paths.acquire(random, loss, mtu, ack);
+  if (path == nullptr && evict_idle_path(now)) path = paths.acquire(random, loss, mtu, ack);
+  if (path == nullptr) return nullptr;
+  const SlotId id = paths.id_of(path);
+  path->id = id.index | static_cast<std::uint32_t>((id.generation >> 1) & 0xfff) << 20;
+  path->initiator = initiator;
+  path->remote = remote;
+  path->last_received = path->last_sent = path->waiting_since = now;
+  path->timer.tag = static_cast<std::uint32_t>(TimerKind::path);
+  return path;
+}
+
+Path* Core::find_path(std::uint32_t id) {
+  Path* path = paths.at(id & 0xfffff);
+  return path != nullptr && path->id == id ? path : nullptr;
+}
+
+// ---- initiator ----
+
+void Core::start_hello(Peer& peer, Instant now) {
+  Path* path = make_path(peer.address, true, now);
+  if (path == nullptr) {
+    give_up_hello(peer, Code::overloaded, "this side has as many paths as its limit allows", now);
+    return;
+  }
+  ++events.counters.handshakes_started;
+  path->peer = &peer;
+  (peer.path == kNoPath ? peer.path : peer.candidate) = path->id;
+  entropy.fill(peer.random);
+  peer.hello_started = now;
+  peer.hellos_sent = 0;
+  peer.forged_replies = 0;
+  peer.timer.tag = static_cast<std::uint32_t>(TimerKind::peer);
+  if (peer.candidate == kNoPath) {
+    events.emit(event::PeerHealthChanged{{}, path->id, peer.name, event::PeerHealth::connecting});
+  }
+  send_hello(peer, now);
+}
+
+void Core::send_hello(Peer& peer, Instant now) {
+  Path& path = *find_path(peer.candidate != kNoPath ? peer.candidate : peer.path);
+  const wire::Hello hello{.initiator = {.path = path.id,
+                                        .worker = config.worker,
+                                        .port = config.port,
+                                        .random = peer.random,
+                                        .incarnation = incarnation,
+                                        .name = name_bytes(config.name)}};
+  std::byte datagram[wire::kHelloBytes];
+  send_plain(peer.address, {datagram, wire::encode(hello, datagram)});
+  Duration wait = kFirstHelloRetry * (1 << std::min(peer.hellos_sent, 5u));
+  wait = std::min(wait, kLongestHelloRetry);
+  wait += wait * static_cast<std::int64_t>(random.below(256)) / 1024;
+  ++peer.hellos_sent;
+  wheel.arm(peer.timer, now + wait);
+}
+
+// The hello failed. A first path takes its queued calls with it; a candidate just goes.
+void Core::give_up_hello(Peer& peer, Code code, const char* sentence, Instant now) {
+  wheel.cancel(peer.timer);
+  const bool only = peer.candidate == kNoPath;
+  Path* path = find_path(only ? peer.path : peer.candidate);
+  if (path != nullptr && path->state == Path::State::hello) paths.release(path);
+  (only ? peer.path : peer.candidate) = kNoPath;
+  events.emit(event::HandshakeFailed{{}, peer.name, code, sentence});
+  if (!only) return;
+  events.emit(event::PeerHealthChanged{{}, kNoPath, peer.name, event::PeerHealth::failed});
+  fail_queued(peer, code, sentence, now);
+}
+
+void Core::on_hello_reply(ByteSpan datagram, const Address& from, Instant now) {
+  const auto decoded = wire::decode_hello_reply(datagram);
+  if (!decoded) return reject(event::Rejection::bad_hello, datagram.size());
+  const wire::HelloReply& reply = decoded->reply;
+  Path* path = find_path(reply.to_path);
+  if (path == nullptr || path->state != Path::State::hello || path->remote != from ||
+      !crypto::equal_in_constant_time(reply.echo, ByteSpan(path->peer->random).first(reply.echo.size()))) {
+    return reject(event::Rejection::bad_hello, datagram.size());
+  }
+  Peer& peer = *path->peer;
+  // Only somebody who saw our hello gets this far, so the derivation cannot be provoked from afar.
+  crypto::KeyBytes key_bytes = crypto::derive_responder_key(config.secret, reply.responder.incarnation);
+  const auto key = aead->make_key(key_bytes);
+  crypto::wipe(key_bytes);
+  if (!key->verify_mac(crypto::make_nonce(0, reply.sequence), decoded->authenticated, decoded->tag)) {
+    ++peer.forged_replies;
+    return reject(event::Rejection::bad_hello, datagram.size());
+  }
+  if (peer.candidate == path->id) {
+    Path* old = path_of(peer);
+    if (old != nullptr && old->remote_incarnation == reply.responder.incarnation) {
+      // The same process answers: it is alive, and the old path goes on. Probes will show whether it still knows it.
+      wheel.cancel(peer.timer);
+      paths.release(path);
+      peer.candidate = kNoPath;
+      return;
+    }
+    if (old != nullptr) {
+      events.emit(event::PeerRestarted{{}, old->id, peer.name});
+      end_path(*old, Code::reset, "the peer restarted", false, now);
+    }
+    peer.path = path->id;
+    peer.candidate = kNoPath;
+  }
+  confirm(peer, *path, reply, now);
+}
+
+// Both randoms are known: derive the keys and go on with `first` packets.
+void Core::confirm(Peer& peer, Path& path, const wire::HelloReply& reply, Instant now) {
+  wheel.cancel(peer.timer);
+  const crypto::Secret secret = crypto::derive_path_secret(
+      config.secret, {.initiator_id = name_bytes(config.name),
+                      .responder_id = reply.responder.name,
+                      .initiator_incarnation = incarnation,
+                      .responder_incarnation = reply.responder.incarnation,
+                      .initiator_random = peer.random,
+                      .responder_random = reply.responder.random,
+                      .initiator_path = path.id,
+                      .responder_path = static_cast<std::uint32_t>(reply.sequence)});
+  const crypto::KeyNames sends{.from_initiator = true,
+                               .sender_worker = config.worker,
+                               .sender_port = config.port,
+                               .receiver_worker = reply.responder.worker,
+                               .receiver_port = reply.responder.port};
+  const crypto::KeyNames receives{.from_initiator = false,
+                                  .sender_worker = reply.responder.worker,
+                                  .sender_port = reply.responder.port,
+                                  .receiver_worker = config.worker,
+                                  .receiver_port = config.port};
+  path.keys.install(*aead, secret, sends, receives);
+  path.remote_incarnation = reply.responder.incarnation;
+  path.max_calls = std::min(std::max(reply.calls, 1u), config.limits.calls_per_peer);
+  path.max_bytes = reply.inline_bytes;
+  path.credit[0].limit = reply.allowance;
+  for (std::size_t level = 1; level < token::kLevels; ++level) path.credit[level].limit = reply.nested_allowance;
+  for (auto& account : path.accounts) ledger.open_reserve(account);  // a responder that calls back has little room
+
+  wire::FirstPrefix prefix{.sequence = reply.sequence,
+                           .allowance = reply.allowance,
+                           .initiator = {.path = path.id,
+                                         .worker = config.worker,
+                                         .port = config.port,
+                                         .random = peer.random,
+                                         .incarnation = incarnation,
+                                         .name = name_bytes(config.name)}};
+  entropy.fill(prefix.nonce);
+  path.first_prefix = std::make_unique<std::vector<std::byte>>(wire::kMaxPrefixBytes);
+  const std::size_t bytes = wire::encode(prefix, path.first_prefix->data());
+  hello_key->mac(prefix.nonce, ByteSpan(*path.first_prefix).first(bytes), path.first_prefix->data() + bytes);
+  path.first_prefix->resize(bytes + wire::kTagBytes);
+  path.state = Path::State::confirming;
+  path.last_received = path.waiting_since = now;
+  path.probes_owed = 1;  // a `first` packet goes even if there is nothing to say, so that the responder has the path
+  path.ping_owed = true;
+  touch(path);
+}
+
+// ---- responder ----
+
+void Core::on_hello(ByteSpan datagram, const Address& from, Instant now) {
+  if (cookie == nullptr || closed) return reject(event::Rejection::bad_hello, datagram.size());
+  const auto hello = wire::decode_hello(datagram);
+  if (!hello) return reject(event::Rejection::bad_hello, datagram.size());
+  if (now - hello_window_start >= std::chrono::milliseconds(1)) {
+    hello_window_start = now;
+    hellos_in_window = 0;
+  }
+  if (++hellos_in_window > kHellosPerMillisecond) return reject(event::Rejection::limit, datagram.size());
+  const std::uint64_t sequence = next_sequence++;
+  exchanges[sequence % kExchangeWindow] = kNoPath;
+  wire::HelloReply reply{.to_path = hello->initiator.path,
+                         .sequence = sequence,
+                         .responder = {.worker = config.worker,
+                                       .port = config.port,
+                                       .random = (*cookie)(sequence),
+                                       .incarnation = incarnation,
+                                       .name = name_bytes(config.name)},
+                         .calls = config.limits.calls_per_peer,
+                         .inline_bytes = static_cast<std::uint32_t>(config.limits.inline_bytes),
+                         .allowance = ledger.cold_allowance(),
+                         .nested_allowance = ledger.nested_allowance()};
+  std::memcpy(reply.echo.data(), hello->initiator.random.data(), reply.echo.size());
+  std::byte answer_bytes[wire::kHelloBytes];
+  const std::size_t bytes = wire::encode(reply, answer_bytes);
+  responder_key->mac(crypto::make_nonce(0, sequence), {answer_bytes, bytes}, answer_bytes + bytes);
+  send_plain(from, {answer_bytes, bytes + wire::kTagBytes});
+}
+
+void Core::on_first(MutableByteSpan datagram, const Address& from, std::uint8_t ecn, detail::Pin* buffer, Instant now) {
+  const auto first = wire::decode_first(datagram);
+  if (cookie == nullptr || !first) return reject(event::Rejection::bad_hello, datagram.size());
+  const std::uint64_t sequence = first->prefix.sequence;
+  if (sequence == 0 || sequence >= next_sequence || next_sequence - sequence > kExchangeWindow) {
+    return reject(event::Rejection::bad_hello, datagram.size());
+  }
+  const wire::PacketHeader header = wire::decode_header(datagram.data());
+  std::uint32_t& exchange = exchanges[sequence % kExchangeWindow];
+  if (exchange != kNoPath) {
+    Path* path = find_path(exchange);
+    if (path == nullptr) return reject(event::Rejection::bad_hello, datagram.size());
+    open_sealed(*path, header, datagram, first->bytes, ecn, buffer, now);
+    return;
+  }
+  if (closed || !hello_key->verify_mac(first->prefix.nonce, first->authenticated, first->tag)) {
+    return reject(event::Rejection::bad_hello, datagram.size());
+  }
+  Path* path = make_path(from, false, now);
+  if (path == nullptr) return reject(event::Rejection::limit, datagram.size());
+  const wire::Introduction& initiator = first->prefix.initiator;
+  const crypto::Secret secret = crypto::derive_path_secret(
+      config.secret, {.initiator_id = initiator.name,
+                      .responder_id = name_bytes(config.name),
+                      .initiator_incarnation = initiator.incarnation,
+                      .responder_incarnation = incarnation,
+                      .initiator_random = initiator.random,
+                      .responder_random = (*cookie)(sequence),
+                      .initiator_path = initiator.path,
+                      .responder_path = static_cast<std::uint32_t>(sequence)});
+  const crypto::KeyNames receives{.from_initiator = true,
+                                  .sender_worker = initiator.worker,
+                                  .sender_port = initiator.port,
+                                  .receiver_worker = config.worker,
+                                  .receiver_port = config.port};
+  const crypto::KeyNames sends{.from_initiator = false,
+                               .sender_worker = config.worker,
+                               .sender_port = config.port,
+                               .receiver_worker = initiator.worker,
+                               .receiver_port = initiator.port};
+  path->keys.install(*aead, secret, sends, receives);
+  path->remote_id = initiator.path;
+  path->remote_incarnation = initiator.incarnation;
+  path->state = Path::State::open;
+  path->announce_path = true;
+  // What a dishonest initiator claims beyond the largest allowance is not believed.
+  ledger.open(path->accounts[0],
+              std::min<std::uint64_t>(first->prefix.allowance, token::CreditLedger::kLargestAllowance));
+  for (std::size_t level = 1; level < token::kLevels; ++level) ledger.open_reserve(path->accounts[level]);
+  exchange = path->id;
+  ++events.counters.handshakes_completed;
+  if (!open_sealed(*path, header, datagram, first->bytes, ecn, buffer, now)) {
+    // Knows the secret but cannot seal: nothing of it is kept, and the sequence stays used.
+    if (Path* still = find_path(exchange); still != nullptr) end_path(*still, Code::reset, "", false, now);
+  }
+}
+
+}  // namespace weir::engine

@@ -1,0 +1,148 @@
+// Path and Peer: what an engine knows of one other process.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/address.h"
+#include "base/time.h"
+#include "crypto/derive.h"
+#include "engine/frame_ring.h"
+#include "engine/path_keys.h"
+#include "peer/replay_window.h"
+#include "recovery/ack_policy.h"
+#include "recovery/ack_ranges.h"
+#include "recovery/ecn_validator.h"
+#include "recovery/loss_detector.h"
+#include "recovery/mtu_search.h"
+#include "recovery/window_controller.h"
+#include "schedule/pacer.h"
+#include "schedule/priority_queue.h"
+#include "schedule/timing_wheel.h"
+#include "token/credit.h"
+#include "transfer/incoming_transfer.h"
+#include "transfer/outgoing_call.h"
+#include "wire/packet.h"
+
+namespace weir::engine {
+
+using transfer::IncomingTransfer;
+using transfer::OutgoingCall;
+
+inline constexpr std::uint32_t kNoPath = ~std::uint32_t{0};
+
+enum class TimerKind : std::uint32_t { call, path, peer };
+
+struct Peer;
+
+// The callee's memory of one slot: the last generation that was opened, and its transfer while there is one.
+struct IncomingSlot {
+  std::uint64_t generation = 0;
+  IncomingTransfer* transfer = nullptr;
+};
+
+// One pair of (worker, port) and (worker, port), with everything that is counted per path. Lives in a slab of its
+// engine; both sides number it on their own.
+struct Path {
+  enum class State : std::uint8_t {
+    hello,       // initiator: waiting for the reply to its hello; no keys yet
+    confirming,  // initiator: sends `first` packets until the responder has told its path number
+    open,
+  };
+
+  Path(Random& random, const recovery::LossDetector::Options& loss_options, recovery::MtuSearch::Options mtu_options,
+       recovery::AckPolicy::Options ack_options)
+      : ack_policy(ack_options), loss(loss_options, random), mtu(mtu_options) {}
+
+  std::uint32_t id = kNoPath;         // ours: what the other side puts into headers
+  std::uint32_t remote_id = kNoPath;  // theirs
+  State state = State::hello;
+  bool initiator = false;
+  bool touched = false;               // in Core::touched
+  bool ever_received = false;
+  Peer* peer = nullptr;               // of an outgoing path
+  Address remote;
+  crypto::Incarnation remote_incarnation{};
+
+  // ---- sealing and opening ----
+  PathKeys keys;
+  std::uint64_t next_number = 0;
+  std::uint64_t key_first_number = 0;  // first packet under the current sending key
+  std::uint64_t key_bytes = 0;
+  bool key_confirmed = false;          // the other side has acknowledged a packet under it
+  peer::ReplayWindow replay;
+  std::unique_ptr<std::vector<std::byte>> first_prefix;  // while confirming
+
+  // ---- recovery ----
+  recovery::AckRanges received;
+  recovery::AckPolicy ack_policy;
+  Instant largest_received_at{};
+  recovery::EcnCounts received_ecn;
+  bool received_any_ecn = false;
+  recovery::LossDetector loss;
+  recovery::WindowController congestion;
+  recovery::EcnValidator ecn;
+  recovery::MtuSearch mtu;
+  schedule::Pacer pacer;
+  FrameRing frames;                    // of the packets in flight
+  FrameRing again;                     // to be sent (again): lost frames and control frames
+  std::uint32_t probes_owed = 0;       // packets that may go whatever the window says
+
+  // ---- calls from here ----
+  std::vector<OutgoingCall*> calls;    // by slot; null where free
+  std::vector<std::uint32_t> free_slots;
+  std::uint32_t max_calls = 0;
+  std::uint32_t max_bytes = 0;         // largest message that the other side takes
+  std::uint32_t outstanding = 0;
+  std::uint64_t next_generation = 1;
+  std::array<token::CreditSender, token::kLevels> credit;
+
+  // ---- calls to here ----
+  std::vector<IncomingSlot> incoming;
+  schedule::WeightedQueue<IncomingTransfer, &IncomingTransfer::hook> replies;
+  std::array<token::CreditAccount, token::kLevels> accounts;
+  std::uint32_t incoming_live = 0;
+
+  // ---- control owed ----
+  bool announce_path = false;          // responder: tell our path number
+  std::uint8_t credit_levels_owed = 0; // bit per level
+  bool probe_wanted = false;
+  bool ping_owed = false;              // an ack-eliciting packet is wanted even if there is nothing to say
+  bool probe_response_owed = false;
+  std::uint64_t probe_timestamp = 0;
+
+  // ---- liveness ----
+  Instant last_received{};
+  Instant last_sent{};
+  Instant waiting_since{};             // something has been outstanding since
+  schedule::Timer timer;
+};
+
+// Somebody this engine calls, by address. Lives in a slab; never removed, because applications hold its index.
+struct Peer {
+  Address address;
+  std::string name;                    // the address, printed
+  std::uint32_t index = 0;
+  std::uint32_t path = kNoPath;        // that carries its calls, in whatever state
+  std::uint32_t candidate = kNoPath;   // a second hello, sent because the first path fell silent
+  schedule::WeightedQueue<OutgoingCall, &OutgoingCall::hook> queue;   // by priority
+  schedule::WeightedQueue<OutgoingCall, &OutgoingCall::hook> nested;  // by depth: no level waits behind another
+
+  auto& queue_of(const OutgoingCall& call) { return call.depth == 0 ? queue : nested; }
+  static unsigned level_of(const OutgoingCall& call) { return call.depth == 0 ? call.priority : call.depth - 1u; }
+  bool has_queued() const { return !queue.empty() || !nested.empty(); }
+
+  // ---- the hello under way ----
+  std::array<std::byte, 32> random{};
+  Instant hello_started{};
+  std::uint32_t hellos_sent = 0;
+  std::uint32_t forged_replies = 0;
+  schedule::Timer timer;
+
+  bool saying_hello() const { return timer.armed(); }
+};
+
+}  // namespace weir::engine

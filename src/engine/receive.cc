@@ -1,0 +1,317 @@
+// From a datagram to its frames. A stranger's datagram costs at most one tag check: no derivation, no allocation.
+#include "engine/core.h"
+
+namespace weir::engine {
+
+using event::Rejection;
+
+void Core::reject(Rejection reason, std::size_t bytes) {
+  events.emit(event::PacketRejected{{}, reason, static_cast<std::uint32_t>(bytes)});
+}
+
+void Core::on_datagram(MutableByteSpan datagram, const Address& from, std::uint8_t ecn, detail::Pin* buffer,
+                       Instant now) {
+  ++events.counters.packets_received;
+  events.counters.bytes_received += datagram.size();
+  if (datagram.size() < wire::kMinPacketBytes) return reject(Rejection::truncated, datagram.size());
+  const wire::PacketHeader header = wire::decode_header(datagram.data());
+  switch (header.type) {
+    case wire::PacketType::sealed: {
+      Path* path = find_path(header.path);
+      if (path == nullptr || !path->keys.installed()) return reject(Rejection::unknown_path, datagram.size());
+      open_sealed(*path, header, datagram, wire::kHeaderBytes, ecn, buffer, now);
+      return;
+    }
+    case wire::PacketType::first:
+      return on_first(datagram, from, ecn, buffer, now);
+    case wire::PacketType::hello:
+      return on_hello(datagram, from, now);
+    case wire::PacketType::hello_reply:
+      return on_hello_reply(datagram, from, now);
+  }
+}
+
+bool Core::open_sealed(Path& path, const wire::PacketHeader& header, MutableByteSpan datagram, std::size_t aad,
+                       std::uint8_t ecn, detail::Pin* buffer, Instant now) {
+  const PathKeys::Which which = path.keys.recognise(header.key_low);
+  if (which == PathKeys::Which::unknown) {
+    reject(Rejection::unknown_key, datagram.size());
+    return false;
+  }
+  const std::uint64_t number = peer::expand(header.number_low, path.replay.largest());
+  const peer::Freshness freshness = path.replay.check(number);
+  if (freshness != peer::Freshness::fresh) {
+    reject(freshness == peer::Freshness::seen ? Rejection::replayed : Rejection::too_old, datagram.size());
+    return true;  // says nothing about who sent the original
+  }
+  const MutableByteSpan text = datagram.subspan(aad, datagram.size() - aad - wire::kTagBytes);
+  crypto::AeadKey& key = path.keys.receive_key(which);
+  if (!key.open(crypto::make_nonce(0, number), datagram.first(aad), text, text.data() + text.size())) {
+    reject(Rejection::forged, datagram.size());
+    return false;
+  }
+  // From here on the sender is who it claims to be; it may still be hostile.
+  path.replay.mark(number, now);
+  path.keys.on_opened(which);
+  path.last_received = now;
+  path.loss.on_activity();
+  if (ecn != 0) {
+    path.received_any_ecn = true;
+    if (ecn == static_cast<std::uint8_t>(recovery::EcnMark::ce)) {
+      ++path.received_ecn.ce;
+      ++events.counters.ecn_marks;
+    } else if (ecn == static_cast<std::uint8_t>(recovery::EcnMark::ect0)) {
+      ++path.received_ecn.ect0;
+    } else {
+      ++path.received_ecn.ect1;
+    }
+  }
+  const std::uint32_t id = path.id;
+  bool ack_eliciting = false;
+  if (!on_frames(path, text, ack_eliciting, buffer, now)) {
+    reject(Rejection::malformed_frame, datagram.size());
+    if (Path* still = find_path(id); still != nullptr) {
+      send_close(*still, wire::CloseReason::violation, now);
+      end_path(*still, Code::reset, "the peer broke the protocol", false, now);
+    }
+    return true;
+  }
+  if (find_path(id) == nullptr) return true;  // a close frame ended it
+  path.received.insert(number);
+  if (number == path.received.largest()) path.largest_received_at = now;
+  path.ack_policy.on_received(number, ack_eliciting, ecn == static_cast<std::uint8_t>(recovery::EcnMark::ce), now);
+  touch(path);
+  return true;
+}
+
+bool Core::on_frames(Path& path, ByteSpan frames, bool& ack_eliciting, detail::Pin* buffer, Instant now) {
+  const std::byte* at = frames.data();
+  const std::byte* const end = at + frames.size();
+  while (at != end) {
+    std::uint64_t value = 0;
+    std::uint32_t value32 = 0;
+    std::uint8_t level = 0;
+    switch (static_cast<wire::FrameType>(*at)) {
+      case wire::FrameType::request: {
+        wire::RequestFrame frame;
+        at = wire::decode(at, end, frame);
+        if (at == nullptr || !on_request(path, frame, buffer, now)) return false;
+        ack_eliciting = true;
+        break;
+      }
+      case wire::FrameType::reply: {
+        wire::ReplyFrame frame;
+        at = wire::decode(at, end, frame);
+        if (at == nullptr || !on_reply(path, frame, buffer, now)) return false;
+        ack_eliciting = true;
+        break;
+      }
+      case wire::FrameType::ack: {
+        wire::AckFrame frame;
+        at = wire::decode(at, end, frame);
+        if (at == nullptr || !on_ack(path, frame, now)) return false;
+        break;
+      }
+      case wire::FrameType::cancel:
+        at = wire::decode_u64(at, end, value);
+        if (at == nullptr) return false;
+        on_cancel_frame(path, wire::TransferId::unpack(value), now);
+        ack_eliciting = true;
+        break;
+      case wire::FrameType::credit:
+        at = wire::decode_level(at, end, level, value);
+        if (at == nullptr || level >= token::kLevels) return false;
+        path.credit[level].raise(value);
+        ack_eliciting = true;
+        break;
+      case wire::FrameType::blocked:
+        at = wire::decode_level(at, end, level, value);
+        if (at == nullptr || level >= token::kLevels) return false;
+        on_blocked(path, level, value, now);
+        ack_eliciting = true;
+        break;
+      case wire::FrameType::probe:
+        at = wire::decode_u64(at, end, value);
+        if (at == nullptr) return false;
+        path.probe_response_owed = true;
+        path.probe_timestamp = value;
+        ack_eliciting = true;
+        break;
+      case wire::FrameType::probe_response:
+        at = wire::decode_u64(at, end, value);
+        if (at == nullptr) return false;
+        ack_eliciting = true;
+        break;
+      case wire::FrameType::flow_reset: {
+        at = wire::decode_u64(at, end, value);
+        if (at == nullptr) return false;
+        const wire::TransferId id = wire::TransferId::unpack(value);
+        if (id.slot < path.calls.size() && path.calls[id.slot] != nullptr &&
+            path.calls[id.slot]->generation == id.generation) {
+          fail_call(*path.calls[id.slot], Code::reset, "the peer no longer knows this transfer", now);
+        }
+        ack_eliciting = true;
+        break;
+      }
+      case wire::FrameType::close: {
+        at = wire::decode_u8(at, end, level);
+        if (at == nullptr || level > static_cast<std::uint8_t>(wire::CloseReason::violation)) return false;
+        const auto reason = static_cast<wire::CloseReason>(level);
+        end_path(path, reason == wire::CloseReason::violation ? Code::reset : Code::peer_failed,
+                 reason == wire::CloseReason::violation ? "the peer ended the path: we broke the protocol"
+                                                        : "the peer closed",
+                 reason == wire::CloseReason::idle, now);
+        return true;
+      }
+      case wire::FrameType::path:
+        at = wire::decode_u32(at, end, value32);
+        if (at == nullptr || !path.initiator) return false;
+        on_path_frame(path, value32, now);
+        ack_eliciting = true;
+        break;
+      case wire::FrameType::ping:
+        ++at;
+        ack_eliciting = true;
+        break;
+      case wire::FrameType::padding:
+        return true;
+      default:
+        return false;
+    }
+  }
+  return true;
+}
+
+void Core::on_path_frame(Path& path, std::uint32_t remote_id, Instant) {
+  if (path.state != Path::State::confirming) return;
+  path.remote_id = remote_id;
+  path.state = Path::State::open;
+  path.first_prefix.reset();
+  ++events.counters.handshakes_completed;
+  events.emit(event::PeerHealthChanged{{}, path.id, path.peer->name, event::PeerHealth::healthy});
+}
+
+void Core::on_blocked(Path& path, std::uint8_t level, std::uint64_t needed, Instant now) {
+  ledger.on_blocked(path.accounts[level], needed);
+  // Idle paths keep what they were promised. Closing one gives it back; its peer connects again when it has to.
+  if (ledger.starved()) evict_idle_path(now, &path);
+  path.accounts[level].announce_again();  // its view may be older than what we last told
+  path.credit_levels_owed |= static_cast<std::uint8_t>(1u << level);
+}
+
+// What the loss detector finds out about our packets, turned into work for the path.
+struct LossVisitor {
+  Core& core;
+  Path& path;
+  Instant now;
+
+  void acked(std::uint64_t number, recovery::SentPacket& packet) {
+    if (packet.mtu_probe) [[unlikely]] {
+      if (path.mtu.on_probe_acked(packet.bytes, now)) {
+        path.congestion.set_mtu(path.mtu.current());
+        core.events.emit(event::MtuChanged{{}, path.id, path.mtu.current()});
+      }
+    } else {
+      path.mtu.on_packet_acked(number, packet.bytes);
+    }
+    if (number >= path.key_first_number) path.key_confirmed = true;
+    if (packet.ack_largest != recovery::kNoPacket) path.received.prune_below(packet.ack_largest);
+    const std::uint64_t frames_end = packet.frames_begin + packet.frames_count;
+    for (std::uint64_t i = packet.frames_begin; i != frames_end; ++i) {
+      const SentFrame& frame = path.frames[i];
+      if (frame.what() == SentKind::reply) {
+        core.on_reply_acked(path, frame);
+      } else if (frame.what() == SentKind::path) {
+        path.announce_path = false;
+      }
+    }
+  }
+
+  void lost(std::uint64_t number, recovery::SentPacket& packet) {
+    path.ecn.on_lost(packet.ecn);
+    if (packet.mtu_probe) {
+      path.mtu.on_probe_lost(packet.bytes, now);
+    } else if (path.mtu.on_packet_lost(number, packet.bytes, now)) {
+      path.congestion.set_mtu(path.mtu.current());
+      core.events.emit(event::MtuChanged{{}, path.id, path.mtu.current()});
+    }
+    core.events.counters.bytes_retransmitted += packet.frames_count != 0 ? packet.bytes : 0;
+    send_again(packet);
+  }
+
+  void spurious(std::uint64_t) {}
+
+  void send_again(const recovery::SentPacket& packet) {
+    const std::uint64_t frames_end = packet.frames_begin + packet.frames_count;
+    for (std::uint64_t i = packet.frames_begin; i != frames_end; ++i) path.again.push(path.frames[i]);
+  }
+};
+
+bool Core::on_ack(Path& path, const wire::AckFrame& frame, Instant now) {
+  recovery::PacketRange ranges[wire::AckFrame::kMaxRanges];
+  for (std::size_t i = 0; i < frame.count; ++i) ranges[i] = {frame.ranges[i].first, frame.ranges[i].last};
+  const recovery::AckView view{.largest = frame.largest,
+                               .delay = std::chrono::microseconds(frame.delay_us),
+                               .ranges = {ranges, frame.count},
+                               .has_ecn = frame.has_ecn,
+                               .ecn = {.ect0 = frame.ect0, .ect1 = frame.ect1, .ce = frame.ce}};
+  const recovery::LossReport report = path.loss.on_ack(view, now, LossVisitor{*this, path, now});
+  if (report.status != recovery::AckStatus::ok) return false;
+  const std::uint64_t congestion_marks = path.ecn.on_ack(view, report);
+  if (congestion_marks != 0) {
+    path.congestion.on_ecn_ce(congestion_marks, report.largest_acked_sent_at, now);
+    events.emit(event::CongestionChanged{{}, path.id, path.congestion.window(), false, true});
+  }
+  after_loss_report(path, report, now);
+  return true;
+}
+
+void Core::after_loss_report(Path& path, const recovery::LossReport& report, Instant now) {
+  if (report.lost_packets != 0) {
+    events.emit(event::PacketsLost{{}, path.id, report.lost_packets, report.lost_bytes});
+    path.congestion.on_lost(
+        {.bytes = report.lost_bytes, .packets = report.lost_packets, .largest_sent_at = report.largest_lost_sent_at}, now);
+    events.emit(event::CongestionChanged{{}, path.id, path.congestion.window(), true, false});
+  }
+  if (report.persistent_congestion) path.congestion.on_persistent_congestion(now);
+  if (report.spurious_packets != 0) path.congestion.on_spurious_loss(report.spurious_packets, now);
+  if (report.acked_packets != 0) {
+    path.congestion.on_acked({.bytes = report.acked_bytes,
+                              .in_flight_before = report.in_flight_before,
+                              .largest_sent_at = report.largest_acked_sent_at,
+                              .smoothed_rtt = path.loss.rtt().smoothed(),
+                              .latest_rtt = path.loss.rtt().latest(),
+                              .minimum_rtt = path.loss.rtt().minimum()},
+                             now);
+    path.pacer.set_rate(path.congestion.pacing_rate());
+  }
+  // Frames of packets that are acknowledged or lost are no longer needed.
+  if (path.loss.eliciting_in_flight() == 0) {
+    path.frames.clear();
+  } else if (const recovery::SentPacket* oldest = path.loss.oldest_outstanding()) {
+    path.frames.release_until(oldest->frames_begin);
+  }
+}
+
+void Core::on_loss_timer(Path& path, Instant now) {
+  const recovery::LossReport report = path.loss.on_timeout(now, LossVisitor{*this, path, now});
+  if (report.action == recovery::TimeoutAction::probe) {
+    events.emit(event::ProbeTimeout{{}, path.id, path.loss.pto_count()});
+    path.probes_owed = 1;
+    path.ping_owed = true;
+    // A probe best repeats what has waited longest; the original may still be acknowledged.
+    if (path.again.empty()) {
+      if (const recovery::SentPacket* oldest = path.loss.oldest_outstanding()) {
+        events.counters.bytes_retransmitted += oldest->frames_count != 0 ? oldest->bytes : 0;
+        LossVisitor{*this, path, now}.send_again(*oldest);
+      }
+    }
+    if (path.peer != nullptr && path.state == Path::State::open && path.loss.pto_count() >= kRestartSuspicion &&
+        path.peer->candidate == kNoPath && !path.peer->saying_hello()) {
+      start_hello(*path.peer, now);  // has it restarted?
+    }
+  }
+  after_loss_report(path, report, now);
+}
+
+}  // namespace weir::engine

@@ -1,0 +1,276 @@
+// The callee's side: from the first byte of a request to the acknowledgement of its reply. Per slot only the last
+// generation and its transfer are kept: a higher generation retires them, an equal or lower one is a duplicate, so no
+// request runs twice (docs/protocol.md, rules T-4 to T-9).
+#include <algorithm>
+#include <cstring>
+
+#include "engine/core.h"
+
+namespace weir::engine {
+
+using transfer::Reassembly;
+using State = IncomingTransfer::State;
+
+IncomingSlot* Core::incoming_slot(Path& path, std::uint32_t slot) {
+  if (slot < path.incoming.size()) [[likely]]
+    return &path.incoming[slot];
+  if (slot >= config.limits.calls_per_peer) return nullptr;
+  const std::size_t grown = std::max<std::size_t>({slot + 1, path.incoming.size() * 2, 8});
+  path.incoming.resize(std::min<std::size_t>(grown, config.limits.calls_per_peer));
+  return &path.incoming[slot];
+}
+
+bool Core::on_request(Path& path, const wire::RequestFrame& frame, detail::Pin* buffer, Instant now) {
+  const wire::MessagePart& part = frame.part;
+  IncomingSlot* slot = incoming_slot(path, part.id.slot);
+  if (slot == nullptr) return false;
+  if (part.id.generation <= slot->generation) [[unlikely]] {
+    IncomingTransfer* transfer = slot->transfer;
+    if (part.id.generation < slot->generation || transfer == nullptr || transfer->state != State::receiving) {
+      ++events.counters.requests_duplicate;
+      // The sender believes in a transfer that is over. If it is a late copy, this answer finds nothing and is ignored.
+      if (transfer == nullptr || part.id.generation < slot->generation) {
+        if (path.again.size() < 64) {
+          path.again.push({.slot = part.id.slot,
+                           .kind = static_cast<std::uint8_t>(SentKind::flow_reset),
+                           .generation = part.id.generation});
+        }
+      }
+      return true;
+    }
+    Reassembly& reassembly = *transfer->reassembly;
+    if (part.is_whole() || !reassembly.fits(part.total, part.header_bytes) ||
+        !reassembly.add(part.offset, part.bytes)) {
+      return false;
+    }
+    if (reassembly.complete()) queue_delivery(*transfer);
+    return true;
+  }
+  const std::uint8_t level = std::min<std::uint8_t>(frame.depth, kMaxDepth);
+  const std::uint32_t cost = token::request_cost(part.total);
+  if (part.total > config.limits.inline_bytes || !path.accounts[level].on_received(cost)) return false;
+  if (slot->transfer != nullptr) retire(path, *slot);
+  IncomingTransfer* transfer = incoming.acquire();
+  if (transfer == nullptr) return false;  // credit bounds them; only a broken peer gets here
+  slot->generation = part.id.generation;
+  slot->transfer = transfer;
+  ++path.incoming_live;
+  ++events.counters.requests_received;
+  events.counters.payload_bytes_received += part.total;
+  transfer->path = path.id;
+  transfer->slot = part.id.slot;
+  transfer->generation = part.id.generation;
+  transfer->method = frame.method;
+  transfer->priority = frame.priority;
+  transfer->depth = frame.depth;
+  transfer->deadline = now + std::chrono::microseconds(frame.time_left_us);
+  transfer->cost = cost;
+  transfer->reserve = path.accounts[level].is_reserve();
+  transfer->bytes = part.total;
+  transfer->header_bytes = part.header_bytes;
+  if (part.is_whole()) [[likely]] {
+    transfer->request = part.bytes.data();
+    transfer->pin = buffer;
+    queue_delivery(*transfer);
+    return true;
+  }
+  transfer->reassembly = reassemblies.acquire(blocks.acquire(part.total), part.total, part.header_bytes);
+  return transfer->reassembly != nullptr && transfer->reassembly->add(part.offset, part.bytes);
+}
+
+void Core::queue_delivery(IncomingTransfer& transfer) {
+  if (transfer.reassembly != nullptr) {
+    transfer.request = transfer.reassembly->bytes().data();
+    transfer.pin = nullptr;
+  }
+  transfer.state = State::queued;
+  transfer.next = nullptr;
+  const unsigned level = transfer.priority;
+  if (delivery_levels & (1u << level)) {
+    deliveries_last[level]->next = &transfer;
+  } else {
+    deliveries[level] = &transfer;
+    delivery_levels |= 1u << level;
+  }
+  deliveries_last[level] = &transfer;
+}
+
+void Core::on_cancel_frame(Path& path, wire::TransferId id, Instant) {
+  IncomingSlot* slot = incoming_slot(path, id.slot);
+  if (slot == nullptr || id.generation < slot->generation) return;
+  if (slot->transfer != nullptr) retire(path, *slot);
+  slot->generation = id.generation;  // a cancellation that overtook its request: the request finds it done
+}
+
+// The caller no longer wants what this slot holds.
+void Core::retire(Path& path, IncomingSlot& slot) {
+  IncomingTransfer& transfer = *std::exchange(slot.transfer, nullptr);
+  --path.incoming_live;
+  switch (transfer.state) {
+    case State::receiving:
+      finish_credit(transfer);
+      release_incoming(transfer);
+      break;
+    case State::queued:
+    case State::running:
+      // Its credit comes back when the handler is done: until then it is work and memory.
+      transfer.state = transfer.state == State::queued ? State::queued : State::orphaned;
+      transfer.cancelled.store(true, std::memory_order_relaxed);
+      events.moved(path.id, wire::TransferId{transfer.slot, transfer.generation}.packed(),
+                   event::TransferStage::cancelled, true);
+      break;
+    case State::replying:
+      if (transfer.hook.queued) path.replies.remove(transfer);
+      release_incoming(transfer);
+      break;
+    case State::orphaned:
+      break;
+  }
+}
+
+void Core::release_incoming(IncomingTransfer& transfer) {
+  if (transfer.reassembly != nullptr) reassemblies.release(transfer.reassembly);
+  if (transfer.block != nullptr) detail::unpin(transfer.block);
+  incoming.release(&transfer);
+}
+
+void Core::finish_credit(IncomingTransfer& transfer) {
+  const std::uint8_t level = std::min<std::uint8_t>(transfer.depth, kMaxDepth);
+  Path* path = find_path(transfer.path);
+  if (path == nullptr) {
+    ledger.finish_closed(transfer.cost, transfer.reserve);
+  } else {
+    ledger.finish(path->accounts[level], transfer.cost);
+    if (path->accounts[level].should_announce()) {
+      path->credit_levels_owed |= static_cast<std::uint8_t>(1u << level);
+      touch(*path);
+    }
+  }
+  // Somebody else may have been waiting for what this freed. Few paths wait at once, so a scan is fine.
+  if (ledger.take_raised() != nullptr) {
+    while (ledger.take_raised() != nullptr) {
+    }
+    paths.for_each([this](Path& other) { owe_credit(other); });
+  }
+}
+
+void Core::owe_credit(Path& path) {
+  for (std::size_t level = 0; level < token::kLevels; ++level) {
+    if (path.accounts[level].should_announce()) {
+      path.credit_levels_owed |= static_cast<std::uint8_t>(1u << level);
+      touch(path);
+    }
+  }
+}
+
+void Core::answer(IncomingTransfer& transfer, ByteSpan header, ByteSpan body, bool failed, Instant) {
+  if (transfer.reassembly != nullptr) reassemblies.release(std::exchange(transfer.reassembly, nullptr));
+  finish_credit(transfer);
+  Path* path = transfer.cancelled.load(std::memory_order_relaxed) ? nullptr : find_path(transfer.path);
+  if (path == nullptr) {
+    release_incoming(transfer);
+    return;
+  }
+  const std::size_t bytes = header.size() + body.size();
+  std::byte* to = transfer.inline_bytes;
+  if (bytes > IncomingTransfer::kInlineBytes) {
+    transfer.block = blocks.acquire(bytes);
+    to = transfer.block->bytes();
+  }
+  if (!header.empty()) std::memcpy(to, header.data(), header.size());
+  if (!body.empty()) std::memcpy(to + header.size(), body.data(), body.size());
+  transfer.bytes = static_cast<std::uint32_t>(bytes);
+  // A failed reply begins with its code, which is no header to the caller.
+  transfer.header_bytes = failed ? std::uint16_t{0} : static_cast<std::uint16_t>(header.size());
+  transfer.reply_failed = failed;
+  transfer.sent_bytes = 0;
+  transfer.state = State::replying;
+  path->replies.push_back(transfer, transfer.priority);
+  ++events.counters.replies_sent;
+  events.moved(path->id, wire::TransferId{transfer.slot, transfer.generation}.packed(), event::TransferStage::replied,
+               true);
+  touch(*path);
+}
+
+void Core::answer_error(IncomingTransfer& transfer, Code code, bool may_have_run, std::string_view sentence,
+                        Instant now) {
+  const std::byte head[2] = {static_cast<std::byte>(code), static_cast<std::byte>(may_have_run)};
+  const std::size_t room = config.limits.inline_bytes;
+  answer(transfer, head, as_bytes(sentence.substr(0, room)), true, now);
+}
+
+void Core::dispatch(IncomingTransfer& transfer, Instant now) {
+  if (transfer.cancelled.load(std::memory_order_relaxed)) [[unlikely]] {
+    finish_credit(transfer);
+    release_incoming(transfer);
+    return;
+  }
+  if (transfer.method != last_method || last_handler == nullptr) {
+    const auto found = methods.find(transfer.method);
+    last_method = transfer.method;
+    last_handler = found == methods.end() ? nullptr : &found->second.handler;
+  }
+  transfer.state = State::running;
+  const auto refuse = [&](Code code, std::string_view sentence) { answer_error(transfer, code, false, sentence, now); };
+  if (closed) return refuse(Code::refused, "the peer is closing");
+  if (transfer.depth > kMaxDepth) return refuse(Code::overloaded, "calls are nested more than four deep");
+  if (last_handler == nullptr) return refuse(Code::unknown_method, "nobody serves this method there");
+  ++events.counters.requests_dispatched;
+  events.moved(transfer.path, wire::TransferId{transfer.slot, transfer.generation}.packed(),
+               event::TransferStage::dispatched, true);
+  last_handler->run(last_handler->context, transfer, now);
+}
+
+std::size_t Core::deliver(Instant now) {
+  std::size_t delivered = 0;
+  while (delivery_levels != 0) {
+    const auto level = static_cast<unsigned>(std::countr_zero(delivery_levels));
+    IncomingTransfer* transfer = deliveries[level];
+    delivery_levels &= ~(1u << level);
+    while (transfer != nullptr) {
+      IncomingTransfer* next = transfer->next;  // the handler may answer, and so release it
+      dispatch(*transfer, now);
+      ++delivered;
+      transfer = next;
+    }
+  }
+  // What completions submit and cancel queues up for the next turn.
+  while (!completions.empty()) {
+    completing.swap(completions);
+    for (const Completion& done : completing) {
+      const transfer::Outcome outcome{.failed = done.failed,
+                                      .code = done.code,
+                                      .may_have_run = done.may_have_run,
+                                      .sentence = done.sentence != nullptr ? done.sentence : "",
+                                      .bytes = {done.bytes, done.size},
+                                      .header_bytes = done.header_bytes,
+                                      .pin = done.reassembly != nullptr ? done.reassembly->block() : done.pin};
+      done.call->complete(*done.call, outcome);
+      if (done.reassembly != nullptr) reassemblies.release(done.reassembly);
+      ++delivered;
+    }
+    completing.clear();
+  }
+  return delivered;
+}
+
+void Core::on_reply_acked(Path& path, const SentFrame& frame) {
+  if (frame.slot >= path.incoming.size()) return;
+  IncomingSlot& slot = path.incoming[frame.slot];
+  if (slot.generation != frame.generation || slot.transfer == nullptr) return;
+  IncomingTransfer& transfer = *slot.transfer;
+  if (transfer.state != State::replying) return;
+  if (frame.length != transfer.bytes) [[unlikely]] {
+    if (transfer.reassembly == nullptr) {
+      transfer.reassembly = reassemblies.acquire(nullptr, static_cast<std::uint16_t>(transfer.bytes), std::uint16_t{0});
+    }
+    if (transfer.reassembly == nullptr) return;
+    if (!transfer.reassembly->acknowledge(frame.offset, frame.length) || !transfer.reassembly->complete()) return;
+  }
+  if (transfer.hook.queued) path.replies.remove(transfer);
+  slot.transfer = nullptr;
+  --path.incoming_live;
+  release_incoming(transfer);
+}
+
+}  // namespace weir::engine

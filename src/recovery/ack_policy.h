@@ -1,0 +1,55 @@
+// When an acknowledgement must go. It may always ride along with something else: ask wanted() when a packet is built,
+// and call on_ack_sent() if one was put in.
+#pragma once
+
+#include <cstdint>
+
+#include "base/time.h"
+
+namespace weir::recovery {
+
+// One per path; single-threaded.
+class AckPolicy {
+ public:
+  struct Options {
+    Duration max_ack_delay = std::chrono::milliseconds{1};
+    std::uint32_t packets_per_ack = 16;  // so many ack-eliciting packets are acknowledged at once
+  };
+
+  AckPolicy() : AckPolicy(Options{}) {}
+  explicit AckPolicy(Options options) : options_(options) {}
+
+  // Every authenticated packet that was not received before. An ack-eliciting one is acknowledged at once if it
+  // leaves or fills a gap, or carries a congestion mark that the one before it did not: the sender reacts to both.
+  void on_received(std::uint64_t number, bool ack_eliciting, bool congestion_experienced, Instant now) {
+    const bool in_order = number == next_;
+    if (number >= next_) next_ = number + 1;
+    const bool newly_marked = congestion_experienced && !marked_;
+    marked_ = congestion_experienced;
+    if (!ack_eliciting) return;
+    if (eliciting_++ == 0) deadline_ = now + options_.max_ack_delay;
+    if (!in_order || newly_marked || eliciting_ >= options_.packets_per_ack) deadline_ = earliest(deadline_, now);
+  }
+
+  void on_ack_sent() {
+    eliciting_ = 0;
+    deadline_ = Instant::never();
+  }
+
+  // Something ack-eliciting has not been acknowledged yet.
+  bool wanted() const { return eliciting_ != 0; }
+  bool due(Instant now) const { return deadline_ <= now; }
+  // never() if nothing is owed; not later than the present if an acknowledgement must go at once.
+  Instant deadline() const { return deadline_; }
+  std::uint32_t unacknowledged() const { return eliciting_; }
+  Duration max_ack_delay() const { return options_.max_ack_delay; }
+
+ private:
+  Options options_;
+  std::uint64_t next_ = 0;
+  Instant deadline_ = Instant::never();
+  std::uint32_t eliciting_ = 0;
+  bool marked_ = false;
+};
+
+}  // namespace weir::recovery

@@ -1,0 +1,74 @@
+#include "recovery/ack_policy.h"
+
+#include <gtest/gtest.h>
+
+namespace weir::recovery {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Instant kNow{1'000'000};
+
+TEST(AckPolicy, OwesNothingForPacketsThatElicitNothing) {
+  AckPolicy policy;
+  policy.on_received(0, false, false, kNow);
+  EXPECT_FALSE(policy.wanted());
+  EXPECT_TRUE(policy.deadline().is_never());
+}
+
+TEST(AckPolicy, WaitsForTheDelayFromTheFirstUnacknowledgedPacket) {
+  AckPolicy policy;
+  policy.on_received(0, true, false, kNow);
+  policy.on_received(1, true, false, kNow + 300us);
+  EXPECT_TRUE(policy.wanted());
+  EXPECT_EQ(policy.deadline(), kNow + 1ms);
+  EXPECT_FALSE(policy.due(kNow + 999us));
+  EXPECT_TRUE(policy.due(kNow + 1ms));
+  policy.on_ack_sent();
+  EXPECT_FALSE(policy.wanted());
+  EXPECT_FALSE(policy.due(kNow + 10s));
+}
+
+TEST(AckPolicy, AcknowledgesEverySixteenthPacketAtOnce) {
+  AckPolicy policy;
+  for (std::uint64_t number = 0; number < 15; ++number) policy.on_received(number, true, false, kNow);
+  EXPECT_FALSE(policy.due(kNow));
+  policy.on_received(15, true, false, kNow);
+  EXPECT_TRUE(policy.due(kNow));
+}
+
+TEST(AckPolicy, ReportsAGapAndItsFillingAtOnce) {
+  AckPolicy policy;
+  policy.on_received(0, true, false, kNow);
+  policy.on_received(2, true, false, kNow);
+  EXPECT_TRUE(policy.due(kNow));
+  policy.on_ack_sent();
+  policy.on_received(1, true, false, kNow);
+  EXPECT_TRUE(policy.due(kNow));
+  policy.on_ack_sent();
+  policy.on_received(3, true, false, kNow);
+  EXPECT_FALSE(policy.due(kNow));
+}
+
+TEST(AckPolicy, ReportsTheFirstOfARunOfCongestionMarksAtOnce) {
+  AckPolicy policy;
+  policy.on_received(0, true, true, kNow);
+  EXPECT_TRUE(policy.due(kNow));
+  policy.on_ack_sent();
+  policy.on_received(1, true, true, kNow);
+  EXPECT_FALSE(policy.due(kNow));
+  policy.on_received(2, true, false, kNow);
+  policy.on_received(3, true, true, kNow);
+  EXPECT_TRUE(policy.due(kNow));
+}
+
+TEST(AckPolicy, DoesNotTakeAnAcknowledgementInBetweenForAGap) {
+  AckPolicy policy;
+  policy.on_received(0, true, false, kNow);
+  policy.on_received(1, false, false, kNow);
+  policy.on_received(2, true, false, kNow);
+  EXPECT_FALSE(policy.due(kNow));
+}
+
+}  // namespace
+}  // namespace weir::recovery

@@ -1,0 +1,110 @@
+#include "recovery/mtu_search.h"
+
+#include <algorithm>
+
+namespace weir::recovery {
+
+namespace {
+
+// UDP payloads over IPv4 of links with MTU 1,500, 9,000 and 65,535.
+constexpr std::uint32_t kLadder[] = {1'472, 8'972, 65'507};
+constexpr std::uint32_t kExtraHeaderV6 = 20;
+
+}  // namespace
+
+MtuSearch::MtuSearch(Options options)
+    : options_(options), current_(options.base), failed_(std::max(options.maximum, options.base) + 1) {
+  options_.maximum = std::max(options.maximum, options.base);
+  start(Instant{});
+}
+
+void MtuSearch::start(Instant now) {
+  failed_ = options_.maximum + 1;
+  bisecting_ = false;
+  in_flight_ = false;
+  choose_target(now);
+}
+
+std::uint32_t MtuSearch::next_rung() const {
+  const std::uint32_t extra = options_.v6 ? kExtraHeaderV6 : 0;
+  std::uint32_t rung = options_.maximum;
+  for (const std::uint32_t step : kLadder) {
+    if (step - extra > current_) rung = std::min(rung, step - extra);
+  }
+  return rung > current_ && rung < failed_ ? rung : 0;
+}
+
+void MtuSearch::choose_target(Instant now) {
+  attempts_ = 0;
+  target_ = bisecting_ ? 0 : next_rung();
+  if (target_ == 0 && failed_ - current_ > kGranularity && current_ < options_.maximum) {
+    target_ = bisecting_ ? current_ + (failed_ - current_) / 2 : current_ + kGranularity;
+  }
+  if (target_ != 0) {
+    probe_at_ = now;
+  } else {
+    probe_at_ = current_ == options_.maximum ? Instant::never() : now + options_.raise_interval;
+  }
+}
+
+std::optional<std::uint32_t> MtuSearch::next_probe(Instant now) {
+  if (in_flight_ || now < probe_at_) return std::nullopt;
+  if (target_ == 0) start(now);
+  if (target_ == 0) return std::nullopt;
+  return target_;
+}
+
+void MtuSearch::on_probe_sent(std::uint32_t size, Instant) { in_flight_ = in_flight_ || size == target_; }
+
+bool MtuSearch::on_probe_acked(std::uint32_t size, Instant now) {
+  const bool grew = size > current_ && size <= options_.maximum;
+  if (grew) {
+    bisecting_ = bisecting_ || size == current_ + kGranularity;
+    current_ = size;
+    if (failed_ <= size) {  // given up too early
+      failed_ = options_.maximum + 1;
+      bisecting_ = false;
+    }
+  }
+  if (grew || (in_flight_ && size == target_)) {
+    in_flight_ = false;
+    choose_target(now);
+  }
+  return grew;
+}
+
+void MtuSearch::on_probe_lost(std::uint32_t size, Instant now) {
+  if (!in_flight_ || size != target_) return;
+  in_flight_ = false;
+  probe_at_ = now;
+  if (++attempts_ >= kProbesPerSize) fail_target(now);
+}
+
+void MtuSearch::on_probe_refused(std::uint32_t size, Instant now) {
+  if (size != target_ || target_ == 0) return;
+  in_flight_ = false;
+  fail_target(now);
+}
+
+void MtuSearch::fail_target(Instant now) {
+  failed_ = target_;
+  choose_target(now);
+}
+
+void MtuSearch::on_packet_acked(std::uint64_t number, std::uint32_t size) {
+  if (size <= options_.base || number < newest_large_acked_) return;
+  newest_large_acked_ = number + 1;
+  large_losses_ = 0;
+}
+
+bool MtuSearch::on_packet_lost(std::uint64_t number, std::uint32_t size, Instant now) {
+  if (size <= options_.base || number < newest_large_acked_ || current_ == options_.base) return false;
+  if (++large_losses_ < kBlackHoleLosses) return false;
+  large_losses_ = 0;
+  current_ = options_.base;
+  start(now);
+  probe_at_ = now + kBlackHoleHold;
+  return true;
+}
+
+}  // namespace weir::recovery

@@ -1,0 +1,70 @@
+// Path MTU by probing, after RFC 8899. Sizes are UDP payload bytes.
+//
+// The search climbs a ladder of sizes that real links have. When a rung fails it first asks whether anything a little
+// above the present size gets through, which is mostly not so and ends the search; if it does, the rest is bisected.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "base/time.h"
+
+namespace weir::recovery {
+
+// One per path; single-threaded.
+class MtuSearch {
+ public:
+  struct Options {
+    std::uint32_t base = 1'200;  // assumed to pass everywhere
+    std::uint32_t maximum = 65'507;
+    bool v6 = false;  // 20 bytes more of IP header on every rung
+    Duration raise_interval = std::chrono::minutes{10};
+  };
+  static constexpr std::uint32_t kProbesPerSize = 3;
+  static constexpr std::uint32_t kGranularity = 16;
+  static constexpr std::uint32_t kBlackHoleLosses = 6;
+  static constexpr Duration kBlackHoleHold = std::chrono::seconds{1};
+
+  MtuSearch() : MtuSearch(Options{}) {}
+  explicit MtuSearch(Options options);
+
+  // The largest size known to pass.
+  std::uint32_t current() const { return current_; }
+  bool searching() const { return target_ != 0; }
+
+  // The size to probe now, if any. One probe is in flight at a time.
+  std::optional<std::uint32_t> next_probe(Instant now);
+  void on_probe_sent(std::uint32_t size, Instant now);
+  // True if current() grew.
+  bool on_probe_acked(std::uint32_t size, Instant now);
+  void on_probe_lost(std::uint32_t size, Instant now);
+  // The local system refused to send it: no need to try again.
+  void on_probe_refused(std::uint32_t size, Instant now);
+
+  // Ordinary packets. Losses count towards a black hole only if no larger-than-base packet with a higher number was
+  // acknowledged, that is if only small packets pass. True: current() fell back to the base.
+  void on_packet_acked(std::uint64_t number, std::uint32_t size);
+  bool on_packet_lost(std::uint64_t number, std::uint32_t size, Instant now);
+
+  // When next_probe() has something; never() while a probe is in flight.
+  Instant deadline() const { return in_flight_ ? Instant::never() : probe_at_; }
+
+ private:
+  void start(Instant now);
+  void choose_target(Instant now);
+  void fail_target(Instant now);
+  std::uint32_t next_rung() const;
+
+  Options options_;
+  std::uint32_t current_;
+  std::uint32_t failed_;      // the smallest size that did not pass; maximum + 1 if none
+  std::uint32_t target_ = 0;  // 0: the search is complete
+  std::uint32_t attempts_ = 0;
+  bool in_flight_ = false;
+  bool bisecting_ = false;
+  Instant probe_at_{};
+  std::uint64_t newest_large_acked_ = 0;  // number + 1
+  std::uint32_t large_losses_ = 0;
+};
+
+}  // namespace weir::recovery

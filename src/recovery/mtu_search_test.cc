@@ -1,0 +1,140 @@
+#include "recovery/mtu_search.h"
+
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+
+namespace weir::recovery {
+namespace {
+
+using namespace std::chrono_literals;
+
+struct Outcome {
+  std::uint32_t mtu;
+  int probes;
+};
+
+// Runs the search over a path that passes up to `limit` until it rests.
+Outcome run(MtuSearch& search, std::uint32_t limit, Instant now, double loss = 0, std::uint64_t seed = 1) {
+  Random random{seed};
+  int probes = 0;
+  while (const auto size = search.next_probe(now)) {
+    search.on_probe_sent(*size, now);
+    EXPECT_FALSE(search.next_probe(now).has_value()) << "one probe at a time";
+    EXPECT_TRUE(search.deadline().is_never());
+    if (*size <= limit && !random.chance(loss)) {
+      search.on_probe_acked(*size, now);
+    } else {
+      search.on_probe_lost(*size, now);
+    }
+    if (++probes > 200) break;
+  }
+  return {search.current(), probes};
+}
+
+TEST(MtuSearch, StartsAtTheBase) { EXPECT_EQ(MtuSearch{}.current(), 1'200U); }
+
+TEST(MtuSearch, FindsTheCommonSizesInFewProbes) {
+  MtuSearch ethernet, jumbo, loopback;
+  const Outcome small = run(ethernet, 1'472, Instant{});
+  EXPECT_EQ(small.mtu, 1'472U);
+  EXPECT_LE(small.probes, 7);
+  EXPECT_EQ(run(jumbo, 8'972, Instant{}).mtu, 8'972U);
+  const Outcome large = run(loopback, 65'507, Instant{});
+  EXPECT_EQ(large.mtu, 65'507U);
+  EXPECT_EQ(large.probes, 3);
+  EXPECT_TRUE(loopback.deadline().is_never());
+}
+
+TEST(MtuSearch, AllowsForTheLongerHeaderOfVersionSix) {
+  MtuSearch search{{.v6 = true}};
+  EXPECT_EQ(search.next_probe(Instant{}), 1'452U);
+}
+
+TEST(MtuSearch, ComesWithinItsGranularityOfAnyLimit) {
+  Random random{11};
+  for (int i = 0; i < 300; ++i) {
+    const auto limit = static_cast<std::uint32_t>(1'200 + random.below(64'307));
+    MtuSearch search;
+    const Outcome outcome = run(search, limit, Instant{});
+    EXPECT_LE(outcome.mtu, limit);
+    EXPECT_GT(outcome.mtu + MtuSearch::kGranularity, limit);
+    EXPECT_LE(outcome.probes, 60);
+  }
+}
+
+TEST(MtuSearch, NeverExceedsTheLimitOfALossyPath) {
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    MtuSearch search;
+    EXPECT_LE(run(search, 5'000, Instant{}, 0.3, seed).mtu, 5'000U);
+  }
+}
+
+TEST(MtuSearch, KeepsToTheMaximumGiven) {
+  MtuSearch search{{.maximum = 4'000}};
+  EXPECT_EQ(run(search, 65'507, Instant{}).mtu, 4'000U);
+  MtuSearch fixed{{.maximum = 1'200}};
+  EXPECT_FALSE(fixed.next_probe(Instant{} + 1h).has_value());
+}
+
+TEST(MtuSearch, DoesNotRepeatASizeThatTheSystemRefused) {
+  MtuSearch search;
+  const auto first = search.next_probe(Instant{});
+  search.on_probe_refused(*first, Instant{});
+  const auto second = search.next_probe(Instant{});
+  ASSERT_TRUE(second.has_value());
+  EXPECT_LT(*second, *first);
+}
+
+TEST(MtuSearch, TriesAgainUpwardsAfterAWhile) {
+  MtuSearch search;
+  run(search, 1'472, Instant{});
+  EXPECT_FALSE(search.searching());
+  EXPECT_EQ(search.deadline(), Instant{} + 10min);
+  EXPECT_FALSE(search.next_probe(Instant{} + 9min).has_value());
+  EXPECT_EQ(run(search, 8'972, Instant{} + 10min).mtu, 8'972U);
+}
+
+TEST(MtuSearch, FallsBackToTheBaseWhenOnlySmallPacketsPass) {
+  MtuSearch search;
+  run(search, 8'972, Instant{});
+  std::uint64_t number = 100;
+  search.on_packet_acked(number++, 8'972);
+  for (std::uint32_t i = 1; i < MtuSearch::kBlackHoleLosses; ++i) {
+    EXPECT_FALSE(search.on_packet_lost(number++, 8'972, Instant{}));
+    search.on_packet_acked(number++, 100);
+  }
+  EXPECT_TRUE(search.on_packet_lost(number++, 8'972, Instant{}));
+  EXPECT_EQ(search.current(), 1'200U);
+  EXPECT_FALSE(search.next_probe(Instant{} + 999ms).has_value());
+  EXPECT_EQ(run(search, 1'472, Instant{} + 1s).mtu, 1'472U);
+}
+
+TEST(MtuSearch, DoesNotTakeCongestionForABlackHole) {
+  MtuSearch search;
+  run(search, 8'972, Instant{});
+  search.on_packet_acked(1'000, 8'972);
+  for (std::uint64_t number = 0; number < 1'000; ++number) {
+    EXPECT_FALSE(search.on_packet_lost(number, 8'972, Instant{}));
+  }
+  for (std::uint64_t number = 1'001; number < 2'000; number += 2) {
+    EXPECT_FALSE(search.on_packet_lost(number, 8'972, Instant{}));
+    search.on_packet_acked(number + 1, 8'972);
+  }
+  EXPECT_EQ(search.current(), 8'972U);
+}
+
+TEST(MtuSearch, BelievesAProbeThatWasAcknowledgedLate) {
+  MtuSearch search;
+  const auto size = search.next_probe(Instant{});
+  for (std::uint32_t i = 0; i < MtuSearch::kProbesPerSize; ++i) {
+    search.on_probe_sent(*size, Instant{});
+    search.on_probe_lost(*size, Instant{});
+  }
+  EXPECT_TRUE(search.on_probe_acked(*size, Instant{}));
+  EXPECT_EQ(search.current(), *size);
+  EXPECT_EQ(run(search, 65'507, Instant{}).mtu, 65'507U);
+}
+
+}  // namespace
+}  // namespace weir::recovery

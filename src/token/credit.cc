@@ -1,0 +1,137 @@
+#include "token/credit.h"
+
+#include <algorithm>
+
+namespace weir::token {
+
+CreditLedger::CreditLedger(Options options) : options_(options) {
+  options_.per_path = std::max(options_.per_path, options_.largest_cost);
+  options_.capacity = std::max(options_.capacity, options_.largest_cost);
+}
+
+std::uint32_t CreditLedger::cold_allowance() const {
+  const std::uint64_t share = free_bytes() / (paths_ / 2 + 8);
+  if (share < kSmallestAllowance) return 0;  // it says `blocked` and waits its turn
+  return static_cast<std::uint32_t>(std::min({share, kLargestAllowance, options_.per_path}));
+}
+
+void CreditLedger::open(CreditAccount& account, std::uint64_t allowance) {
+  account.limit_ = account.announced_ = account.window_ = allowance;
+  account.quantum_ = std::max<std::uint64_t>(allowance / 4, 1);
+  account.pooled_ = true;
+  promised_ += allowance;
+  ++paths_;
+}
+
+void CreditLedger::open_reserve(CreditAccount& account) {
+  account.limit_ = account.announced_ = account.window_ = nested_allowance();
+  account.quantum_ = account.window_ / 4;
+}
+
+void CreditLedger::close(CreditAccount& account) {
+  if (!account.pooled_) return;
+  account.pooled_ = false;
+  promised_ -= account.limit_ - account.received_;  // what is received and unanswered stays promised
+  --paths_;
+  if (account.waiting_) {
+    CreditAccount** link = &first_waiting_;
+    CreditAccount* before = nullptr;
+    while (*link != &account) {
+      before = *link;
+      link = &(*link)->next_waiting_;
+    }
+    *link = account.next_waiting_;
+    if (last_waiting_ == &account) last_waiting_ = before;
+    account.waiting_ = false;
+  }
+  if (account.raised_) {
+    CreditAccount** link = &raised_;
+    while (*link != &account) link = &(*link)->next_raised_;
+    *link = account.next_raised_;
+    account.raised_ = false;
+  }
+  serve_waiting();
+}
+
+void CreditLedger::finish(CreditAccount& account, std::uint64_t cost) {
+  account.finished_ += cost;
+  if (!account.pooled_) {
+    account.limit_ = account.finished_ + account.window_;
+    return;
+  }
+  promised_ -= cost;
+  wait(account);  // if its bound per path was what held it back, it is in line from now on
+  serve_waiting();
+  if (first_waiting_ == nullptr) raise(account);
+}
+
+void CreditLedger::finish_closed(std::uint64_t cost, bool reserve) {
+  if (reserve) return;
+  promised_ -= cost;
+  serve_waiting();
+}
+
+void CreditLedger::on_blocked(CreditAccount& account, std::uint64_t needed) {
+  account.blocked_ = true;
+  if (!account.pooled_) return;
+  if (needed <= account.limit_) return;  // our raise and its complaint crossed
+  // At most one message more than the limit is a sane wish; a larger one is cut to that.
+  const std::uint64_t wish = std::min(needed, account.limit_ + options_.largest_cost);
+  // One that is in line already may change its mind, but not to more than its bound.
+  if (!account.waiting_ || wish - account.finished_ <= options_.per_path) account.needed_ = wish;
+  account.window_ = std::min(std::max(account.window_ * 2, options_.largest_cost), options_.per_path);
+  account.quantum_ = std::max<std::uint64_t>(account.window_ / 4, 1);
+  wait(account);
+  serve_waiting();
+  if (first_waiting_ == nullptr) raise(account);
+}
+
+// Fills the account's window. Only while nobody waits: a part of a message given to one would be missing to another,
+// and two that hold parts would wait for each other for ever.
+void CreditLedger::raise(CreditAccount& account) {
+  const std::uint64_t target = account.finished_ + account.window_;
+  if (target <= account.limit_) return;
+  const std::uint64_t step = std::min(target - account.limit_, free_bytes());
+  account.limit_ += step;
+  promised_ += step;
+}
+
+// Puts the account in line for the limit it needs, unless only its own answers can make room within its bound.
+void CreditLedger::wait(CreditAccount& account) {
+  if (account.waiting_ || account.needed_ <= account.limit_) return;
+  if (account.needed_ - account.finished_ > options_.per_path) return;
+  account.waiting_ = true;
+  account.next_waiting_ = nullptr;
+  (last_waiting_ != nullptr ? last_waiting_->next_waiting_ : first_waiting_) = &account;
+  last_waiting_ = &account;
+}
+
+// Gives what was freed to whoever waits longest, a whole message at a time: no hold-and-wait.
+void CreditLedger::serve_waiting() {
+  while (first_waiting_ != nullptr) {
+    CreditAccount& account = *first_waiting_;
+    const std::uint64_t missing = account.needed_ > account.limit_ ? account.needed_ - account.limit_ : 0;
+    if (missing > free_bytes()) return;
+    account.limit_ += missing;
+    promised_ += missing;
+    first_waiting_ = account.next_waiting_;
+    if (first_waiting_ == nullptr) last_waiting_ = nullptr;
+    account.waiting_ = false;
+    if (!account.raised_) {
+      account.raised_ = true;
+      account.next_raised_ = raised_;
+      raised_ = &account;
+    }
+  }
+}
+
+CreditAccount* CreditLedger::take_raised() {
+  CreditAccount* account = raised_;
+  if (account != nullptr) {
+    raised_ = account->next_raised_;
+    account->raised_ = false;
+  }
+  return account;
+}
+
+}  // namespace weir::token

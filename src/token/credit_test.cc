@@ -1,0 +1,538 @@
+#include "token/credit.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/random.h"
+
+namespace weir::token {
+namespace {
+
+constexpr std::uint64_t kLargest = 1'000;
+
+CreditLedger::Options small_options() { return {.capacity = 20'000, .per_path = 8'000, .largest_cost = kLargest}; }
+
+TEST(CreditSender, MaySendUpToItsLimitAndNotBeyond) {
+  CreditSender sender;
+  EXPECT_FALSE(sender.may_send(1));
+  sender.raise(100);
+  EXPECT_TRUE(sender.may_send(100));
+  EXPECT_FALSE(sender.may_send(101));
+}
+
+TEST(CreditSender, AnOldOrRepeatedLimitIsHarmless) {
+  CreditSender sender;
+  sender.raise(100);
+  sender.raise(40);
+  EXPECT_EQ(sender.limit, 100u);
+  sender.raise(100);
+  EXPECT_EQ(sender.limit, 100u);
+}
+
+TEST(CreditAccount, RefusesWhatGoesOverTheLimitAndCountsNothingOfIt) {
+  CreditLedger ledger(small_options());
+  CreditAccount account;
+  ledger.open(account, 500);
+  EXPECT_TRUE(account.on_received(500));
+  EXPECT_FALSE(account.on_received(1));
+  EXPECT_EQ(account.unanswered(), 500u);
+}
+
+TEST(CreditAccount, AnnouncesOnceAQuarterOfTheWindowIsFree) {
+  CreditLedger ledger(small_options());
+  CreditAccount account;
+  ledger.open(account, 1'000);
+  ASSERT_TRUE(account.on_received(1'000));
+  ledger.finish(account, 249);
+  EXPECT_FALSE(account.should_announce());
+  ledger.finish(account, 1);
+  EXPECT_TRUE(account.should_announce());
+  EXPECT_EQ(account.announce(), 1'250u);
+  EXPECT_FALSE(account.should_announce());
+}
+
+TEST(CreditAccount, AnnouncesTheSmallestRaiseToASenderThatIsBlocked) {
+  CreditLedger ledger(small_options());
+  CreditAccount account;
+  ledger.open_reserve(account);
+  const std::uint64_t window = account.limit();
+  ASSERT_TRUE(account.on_received(window));
+  ledger.on_blocked(account, window + 1);
+  EXPECT_FALSE(account.should_announce());
+  ledger.finish(account, 1);
+  EXPECT_TRUE(account.should_announce());
+  EXPECT_EQ(account.announce(), window + 1);
+}
+
+TEST(CreditAccount, AnnouncesAgainAfterALossHoweverSmallTheRaise) {
+  CreditLedger ledger(small_options());
+  CreditAccount waiting;
+  CreditAccount hog;
+  ledger.open(waiting, 10);
+  ledger.open(hog, 19'990);
+  ASSERT_TRUE(hog.on_received(1'000));
+  ledger.on_blocked(waiting, 20);
+  ledger.finish(hog, 1'000);
+  ASSERT_TRUE(waiting.should_announce());
+  const std::uint64_t limit = waiting.announce();
+  EXPECT_GE(limit, 20u);
+  EXPECT_FALSE(waiting.should_announce());
+  waiting.announce_again();
+  EXPECT_TRUE(waiting.should_announce());
+  EXPECT_EQ(waiting.announce(), limit);
+}
+
+TEST(CreditLedger, AColdPathGetsLessTheMorePathsThereAre) {
+  CreditLedger ledger({.capacity = 1u << 20, .per_path = 1u << 20, .largest_cost = kLargest});
+  std::vector<std::unique_ptr<CreditAccount>> accounts;
+  std::uint32_t before = ledger.cold_allowance();
+  EXPECT_EQ(before, CreditLedger::kLargestAllowance);
+  bool reached_zero = false;
+  for (int i = 0; i < 2'000; ++i) {
+    const std::uint32_t allowance = ledger.cold_allowance();
+    EXPECT_LE(allowance, before);
+    EXPECT_TRUE(allowance == 0 || allowance >= CreditLedger::kSmallestAllowance);
+    before = allowance;
+    reached_zero = reached_zero || allowance == 0;
+    accounts.push_back(std::make_unique<CreditAccount>());
+    ledger.open(*accounts.back(), allowance);
+    ASSERT_LE(ledger.promised(), ledger.options().capacity);
+  }
+  EXPECT_TRUE(reached_zero);
+}
+
+TEST(CreditLedger, ABoundBelowOneMessageStillLetsOneThrough) {
+  CreditLedger ledger({.capacity = 1, .per_path = 1, .largest_cost = kLargest});
+  CreditAccount account;
+  ledger.open(account, 0);
+  ledger.on_blocked(account, kLargest);
+  EXPECT_EQ(account.limit(), kLargest);
+}
+
+TEST(CreditLedger, CostComesBackWhenTheAnswerWasGivenNotWhenTheRequestArrived) {
+  CreditLedger ledger(small_options());
+  CreditAccount account;
+  ledger.open(account, 1'000);
+  ASSERT_TRUE(account.on_received(1'000));
+  EXPECT_EQ(account.limit(), 1'000u);
+  EXPECT_EQ(ledger.promised(), 1'000u);
+  ledger.finish(account, 1'000);
+  EXPECT_EQ(account.limit(), 2'000u);
+  EXPECT_EQ(ledger.promised(), 1'000u);
+}
+
+TEST(CreditLedger, ABlockedPathIsServedAtOnceIfThereIsRoom) {
+  CreditLedger ledger(small_options());
+  CreditAccount account;
+  ledger.open(account, 100);
+  ASSERT_TRUE(account.on_received(100));  // its handler takes its time
+  ledger.on_blocked(account, 100 + kLargest);
+  EXPECT_GE(account.limit(), 100 + kLargest);
+  EXPECT_TRUE(account.should_announce());
+  EXPECT_FALSE(ledger.starved());
+}
+
+TEST(CreditLedger, BlockingAgainAndAgainDoublesTheWindowUpToTheBoundPerPath) {
+  CreditLedger ledger(small_options());
+  CreditAccount account;
+  ledger.open(account, 100);
+  std::uint64_t before = 100;
+  for (int i = 0; i < 20; ++i) {
+    ledger.on_blocked(account, ~std::uint64_t{0});  // the wish of a liar
+    EXPECT_LE(account.limit(), std::max(2 * before, before + kLargest));
+    EXPECT_LE(account.limit(), 8'000u);
+    before = account.limit();
+  }
+  EXPECT_EQ(account.limit(), 8'000u);
+}
+
+TEST(CreditLedger, APathAtItsOwnBoundIsServedFromItsOwnAnswers) {
+  CreditLedger ledger(small_options());
+  CreditAccount account;
+  ledger.open(account, 8'000);
+  ASSERT_TRUE(account.on_received(8'000));
+  ledger.on_blocked(account, 9'000);
+  EXPECT_EQ(account.limit(), 8'000u);
+  EXPECT_FALSE(ledger.starved());
+  ledger.finish(account, 1'000);
+  EXPECT_EQ(account.limit(), 9'000u);
+}
+
+// Its own answers made room within its bound, but somebody else was first in line and took it.
+TEST(CreditLedger, APathAtItsOwnBoundIsNotForgottenBehindOthers) {
+  CreditLedger ledger(small_options());
+  CreditAccount full;
+  CreditAccount other;
+  CreditAccount waiting;
+  ledger.open(full, 8'000);
+  ledger.open(other, 12'000);
+  ledger.open(waiting, 0);
+  ASSERT_TRUE(full.on_received(8'000));
+  ASSERT_TRUE(other.on_received(12'000));
+  ledger.on_blocked(full, 8'600);
+  ledger.on_blocked(waiting, 1'000);
+  EXPECT_TRUE(ledger.starved());
+  ledger.finish(full, 600);  // too little for `waiting`
+  ledger.finish(other, 1'000);
+  EXPECT_EQ(waiting.limit(), 1'000u);
+  EXPECT_EQ(full.limit(), 8'600u);
+}
+
+TEST(CreditLedger, AWholeMessageOrNothingWhileOthersWait) {
+  CreditLedger ledger(small_options());
+  CreditAccount hog;
+  CreditAccount first;
+  CreditAccount second;
+  ledger.open(hog, 19'200);
+  ledger.open(first, 0);
+  ledger.open(second, 0);
+  ASSERT_TRUE(hog.on_received(19'200));
+  // 800 are left: not enough for either, and half a message each would block both for ever.
+  ledger.on_blocked(first, 1'000);
+  ledger.on_blocked(second, 900);
+  EXPECT_EQ(first.limit(), 0u);
+  EXPECT_EQ(second.limit(), 0u);
+  ledger.finish(hog, 300);
+  EXPECT_EQ(first.limit(), 1'000u);
+  EXPECT_EQ(second.limit(), 0u);
+  ledger.finish(hog, 800);
+  EXPECT_EQ(second.limit(), 900u);
+}
+
+TEST(CreditLedger, NobodyOvertakesThoseWhoWait) {
+  CreditLedger ledger(small_options());
+  CreditAccount hog;
+  CreditAccount first;
+  CreditAccount late;
+  ledger.open(hog, 19'500);
+  ledger.open(first, 0);
+  ledger.open(late, 0);
+  ASSERT_TRUE(hog.on_received(19'500));
+  ledger.on_blocked(first, 1'000);
+  ledger.on_blocked(late, 100);  // would fit
+  EXPECT_EQ(late.limit(), 0u);
+  ledger.finish(hog, 500);
+  EXPECT_EQ(first.limit(), 1'000u);
+  ledger.finish(hog, 100);
+  EXPECT_EQ(late.limit(), 100u);
+}
+
+TEST(CreditLedger, ClosingReturnsThePromiseExceptWhatIsUnanswered) {
+  CreditLedger ledger(small_options());
+  CreditAccount account;
+  ledger.open(account, 5'000);
+  ASSERT_TRUE(account.on_received(2'000));
+  ledger.close(account);
+  EXPECT_EQ(ledger.promised(), 2'000u);
+  ledger.finish_closed(1'500, false);
+  ledger.finish_closed(500, false);
+  EXPECT_EQ(ledger.promised(), 0u);
+}
+
+TEST(CreditLedger, ClosingServesThoseWhoWait) {
+  CreditLedger ledger(small_options());
+  CreditAccount idle;
+  CreditAccount waiting;
+  ledger.open(idle, 20'000);
+  ledger.open(waiting, 0);
+  ledger.on_blocked(waiting, 700);
+  EXPECT_TRUE(ledger.starved());
+  ledger.close(idle);
+  EXPECT_FALSE(ledger.starved());
+  EXPECT_EQ(waiting.limit(), 700u);
+  EXPECT_EQ(ledger.take_raised(), &waiting);
+  EXPECT_EQ(ledger.take_raised(), nullptr);
+}
+
+TEST(CreditLedger, ClosingTwiceOrWithoutOpeningChangesNothing) {
+  CreditLedger ledger(small_options());
+  CreditAccount account;
+  CreditAccount never_opened;
+  ledger.open(account, 1'000);
+  ledger.close(account);
+  ledger.close(account);
+  ledger.close(never_opened);
+  EXPECT_EQ(ledger.promised(), 0u);
+  EXPECT_GT(ledger.cold_allowance(), 0u);
+}
+
+// The level-0 account of a side that only calls is opened with a reserve of its own: whatever the peer does there must
+// not touch the ledger of all.
+TEST(CreditLedger, AReserveOfItsOwnNeverTouchesTheSharedLedger) {
+  CreditLedger ledger(small_options());
+  CreditAccount account;
+  ledger.open_reserve(account);
+  ASSERT_TRUE(account.on_received(kLargest));
+  ledger.finish(account, kLargest);
+  EXPECT_EQ(ledger.promised(), 0u);
+  ledger.on_blocked(account, ~std::uint64_t{0});
+  EXPECT_EQ(ledger.promised(), 0u);
+  EXPECT_FALSE(ledger.starved());
+  ledger.close(account);
+  EXPECT_EQ(ledger.promised(), 0u);
+}
+
+TEST(CreditLedger, ANestedLevelHasRoomWhateverTheRestHolds) {
+  CreditLedger ledger(small_options());
+  CreditAccount hog;
+  CreditAccount nested;
+  ledger.open(hog, 20'000);
+  ledger.open_reserve(nested);
+  for (int round = 0; round < 10; ++round) {
+    ASSERT_TRUE(nested.on_received(kLargest));
+    ASSERT_TRUE(nested.on_received(kLargest));
+    EXPECT_FALSE(nested.on_received(1));
+    ledger.finish(nested, kLargest);
+    ledger.finish(nested, kLargest);
+  }
+  EXPECT_EQ(ledger.promised(), 20'000u);
+}
+
+class ListSurgery : public ::testing::TestWithParam<int> {};
+
+// Three accounts wait; the one that closes is the first, the middle or the last in line.
+TEST_P(ListSurgery, AnAccountThatClosesWhileItWaitsLeavesTheOthersInLine) {
+  CreditLedger ledger(small_options());
+  CreditAccount hog;
+  CreditAccount waiting[4];
+  ledger.open(hog, 20'000);
+  ASSERT_TRUE(hog.on_received(20'000));
+  for (int i = 0; i < 3; ++i) {
+    ledger.open(waiting[i], 0);
+    ledger.on_blocked(waiting[i], 1'000);
+  }
+  ledger.close(waiting[GetParam()]);
+  ledger.open(waiting[3], 0);
+  ledger.on_blocked(waiting[3], 1'000);  // goes to the end of the mended line
+  for (int i = 0; i < 4; ++i) {
+    if (i == GetParam()) continue;
+    EXPECT_EQ(waiting[i].limit(), 0u);
+    ledger.finish(hog, 1'000);
+    EXPECT_EQ(waiting[i].limit(), 1'000u) << i;
+  }
+  EXPECT_FALSE(ledger.starved());
+}
+
+TEST_P(ListSurgery, AnAccountThatClosesAfterItWasRaisedIsNotHandedOut) {
+  CreditLedger ledger(small_options());
+  CreditAccount hog;
+  CreditAccount waiting[3];
+  ledger.open(hog, 20'000);
+  ASSERT_TRUE(hog.on_received(20'000));
+  for (auto& account : waiting) {
+    ledger.open(account, 0);
+    ledger.on_blocked(account, 1'000);
+  }
+  ledger.finish(hog, 3'000);
+  CreditAccount* const closed = &waiting[GetParam()];
+  ledger.close(*closed);
+  int raised = 0;
+  while (CreditAccount* account = ledger.take_raised()) {
+    EXPECT_NE(account, closed);
+    ++raised;
+  }
+  EXPECT_EQ(raised, 2);
+}
+
+INSTANTIATE_TEST_SUITE_P(FirstMiddleLast, ListSurgery, ::testing::Values(0, 1, 2));
+
+// ---- the ledger against a model of what it promised ----
+
+struct ModelPath {
+  CreditAccount account;
+  CreditSender sender;
+  std::uint64_t finished = 0;
+  std::uint64_t limit_before = 0;
+  std::vector<std::uint64_t> unanswered;
+};
+
+class Model {
+ public:
+  Model(std::uint64_t seed, CreditLedger::Options options, std::size_t max_paths)
+      : random_(seed), ledger_(options), paths_(max_paths) {}
+
+  void step() {
+    const std::size_t at = random_.below(paths_.size());
+    std::unique_ptr<ModelPath>& path = paths_[at];
+    if (path == nullptr) {
+      if (random_.chance(0.3)) open(path);
+    } else {
+      const std::uint64_t action = random_.below(100);
+      if (action < 4) {
+        close(path);
+      } else if (action < 50) {
+        send(*path, 1 + random_.below(kLargest));
+      } else if (action < 54) {
+        overrun(*path);
+      } else if (action < 60) {
+        complain_wildly(*path);
+      } else if (action < 92) {
+        finish(*path);
+      } else if (!orphans_.empty()) {
+        ledger_.finish_closed(take(orphans_), false);
+      }
+    }
+    tell();
+    check();
+  }
+
+  // Everybody wants one more message, and every request is answered: all must get there.
+  void drain() {
+    std::vector<std::optional<std::uint64_t>> wishes(paths_.size());
+    for (std::size_t i = 0; i < paths_.size(); ++i) {
+      if (paths_[i] == nullptr) open(paths_[i]);
+      wishes[i] = 1 + random_.below(kLargest);
+    }
+    for (int round = 0; round < 1'000; ++round) {
+      bool anybody = false;
+      for (std::size_t i = 0; i < paths_.size(); ++i) {
+        if (wishes[i] && send(*paths_[i], *wishes[i])) wishes[i].reset();
+        anybody = anybody || wishes[i].has_value();
+      }
+      for (auto& path : paths_) {
+        while (!path->unanswered.empty()) finish(*path);
+      }
+      while (!orphans_.empty()) ledger_.finish_closed(take(orphans_), false);
+      tell();
+      check();
+      if (!anybody) return;
+    }
+    FAIL() << "somebody waits for ever";
+  }
+
+  void close_all() {
+    for (auto& path : paths_) {
+      if (path != nullptr) close(path);
+    }
+    while (!orphans_.empty()) ledger_.finish_closed(take(orphans_), false);
+    EXPECT_EQ(ledger_.promised(), 0u);
+    EXPECT_EQ(ledger_.take_raised(), nullptr);
+    EXPECT_FALSE(ledger_.starved());
+  }
+
+  std::uint64_t sent() const { return sent_; }
+  std::uint64_t complaints() const { return complaints_; }
+
+ private:
+  std::uint64_t take(std::vector<std::uint64_t>& from) {
+    std::swap(from[random_.below(from.size())], from.back());
+    const std::uint64_t value = from.back();
+    from.pop_back();
+    return value;
+  }
+
+  void open(std::unique_ptr<ModelPath>& path) {
+    path = std::make_unique<ModelPath>();
+    const std::uint32_t allowance = ledger_.cold_allowance();
+    ledger_.open(path->account, allowance);
+    path->sender.raise(allowance);
+  }
+
+  void close(std::unique_ptr<ModelPath>& path) {
+    ledger_.close(path->account);
+    orphans_.insert(orphans_.end(), path->unanswered.begin(), path->unanswered.end());
+    path.reset();
+  }
+
+  // A sender says `blocked` once for each limit, as the protocol wants.
+  bool send(ModelPath& path, std::uint64_t cost) {
+    if (path.sender.may_send(cost)) {
+      path.sender.used += cost;
+      EXPECT_TRUE(path.account.on_received(cost)) << "a sender that keeps to its limits was refused";
+      path.unanswered.push_back(cost);
+      ++sent_;
+      return true;
+    }
+    if (path.sender.told_blocked_at != path.sender.limit) {
+      path.sender.told_blocked_at = path.sender.limit;
+      ++complaints_;
+      ledger_.on_blocked(path.account, path.sender.used + cost);
+    }
+    return false;
+  }
+
+  void overrun(ModelPath& path) {
+    EXPECT_FALSE(path.account.on_received(path.account.limit() - path.sender.used + 1));
+  }
+
+  void complain_wildly(ModelPath& path) {
+    ledger_.on_blocked(path.account, random_.chance(0.5) ? random_.next() : random_.below(10'000));
+  }
+
+  void finish(ModelPath& path) {
+    if (path.unanswered.empty()) return;
+    const std::uint64_t cost = take(path.unanswered);
+    path.finished += cost;
+    ledger_.finish(path.account, cost);
+  }
+
+  // The engine's part: announce what should be, lose some of it, and announce that again later.
+  void tell() {
+    while (CreditAccount* raised = ledger_.take_raised()) {
+      EXPECT_TRUE(std::any_of(paths_.begin(), paths_.end(),
+                              [&](const auto& path) { return path != nullptr && &path->account == raised; }))
+          << "an account that is gone was handed out";
+    }
+    for (auto& path : paths_) {
+      if (path == nullptr || !path->account.should_announce()) continue;
+      const std::uint64_t limit = path->account.announce();
+      if (random_.chance(0.2)) {
+        path->account.announce_again();
+      } else {
+        path->sender.raise(limit);
+      }
+    }
+  }
+
+  void check() {
+    std::uint64_t promised = 0;
+    for (const std::uint64_t cost : orphans_) promised += cost;
+    for (auto& path : paths_) {
+      if (path == nullptr) continue;
+      const std::uint64_t limit = path->account.limit();
+      EXPECT_GE(limit, path->limit_before) << "a limit fell";
+      EXPECT_LE(path->sender.limit, limit);
+      EXPECT_LE(limit - path->finished, ledger_.options().per_path);
+      path->limit_before = limit;
+      promised += limit - path->finished;
+    }
+    ASSERT_EQ(ledger_.promised(), promised);
+    ASSERT_LE(promised, ledger_.options().capacity);
+  }
+
+  Random random_;
+  CreditLedger ledger_;
+  std::vector<std::unique_ptr<ModelPath>> paths_;
+  std::vector<std::uint64_t> orphans_;  // requests whose path has gone before their answer
+  std::uint64_t sent_ = 0;
+  std::uint64_t complaints_ = 0;
+};
+
+class CreditModel : public ::testing::TestWithParam<std::uint64_t> {};
+
+TEST_P(CreditModel, PromisesWhatTheModelSaysAndNeverMoreThanItsCapacity) {
+  Model model(GetParam(), {.capacity = 40'000, .per_path = 6'000, .largest_cost = kLargest}, 12);
+  for (int i = 0; i < 20'000 && !::testing::Test::HasFatalFailure(); ++i) model.step();
+  model.drain();
+  model.close_all();
+  EXPECT_GT(model.sent(), 1'000u);
+  EXPECT_GT(model.complaints(), 100u);
+}
+
+// Far more paths than the capacity can serve at once: most of the time somebody waits.
+TEST_P(CreditModel, HoldsWhenNearlyEverybodyWaits) {
+  Model model(GetParam(), {.capacity = 5'000, .per_path = 2'000, .largest_cost = kLargest}, 30);
+  for (int i = 0; i < 20'000 && !::testing::Test::HasFatalFailure(); ++i) model.step();
+  model.close_all();
+  EXPECT_GT(model.complaints(), 100u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, CreditModel, ::testing::Range<std::uint64_t>(1, 13));
+
+}  // namespace
+}  // namespace weir::token

@@ -1,0 +1,60 @@
+// IncomingTransfer: the callee's half of one transfer, from the first byte of the request to the acknowledgement of
+// the reply.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/bytes.h"
+#include "base/time.h"
+#include "schedule/priority_queue.h"
+#include "transfer/block_pool.h"
+#include "weir/error.h"
+
+namespace weir::transfer {
+
+class Reassembly;
+
+// Lives in a slab of one engine. Handlers hold it between dispatch and reply.
+struct IncomingTransfer {
+  static constexpr std::size_t kInlineBytes = 64;
+
+  enum class State : std::uint8_t {
+    receiving,  // fragments are missing
+    queued,     // complete, waiting in the delivery list
+    running,    // a handler has it
+    replying,   // answered; kept until the reply is acknowledged or retired
+    orphaned,   // the caller has gone, a handler still has it: freed when that answers
+  };
+
+  State state = State::receiving;
+  std::atomic<bool> cancelled{false};  // the caller has gone; any thread may look while it owes the answer
+  std::uint8_t priority = 3;
+  std::uint8_t depth = 0;
+  std::uint16_t header_bytes = 0;    // of the request; of the reply once answered
+  bool reply_failed = false;         // the reply is an error: code and sentence
+  std::uint32_t path = 0;
+  std::uint32_t slot = 0;
+  std::uint64_t generation = 0;
+  std::uint64_t method = 0;
+  Instant deadline{};
+  std::uint32_t cost = 0;            // credit to give back when the handler is done
+  bool reserve = false;              // it came from a nested level's reserve
+  std::uint32_t bytes = 0;           // of the request while it is delivered; of the reply afterwards
+  const std::byte* request = nullptr;  // header and body; valid until the delivery returns, unless `pin`
+  detail::Pin* pin = nullptr;        // what keeps `request` alive, to be shared by whoever keeps it longer
+  Block* block = nullptr;            // the reply's bytes if they do not fit inline
+  Reassembly* reassembly = nullptr;  // the request's fragments, then which parts of a cut reply were acknowledged
+  IncomingTransfer* next = nullptr;  // in the delivery list
+  schedule::QueueHook<IncomingTransfer> hook;  // in its path's reply queue
+  std::uint32_t sent_bytes = 0;
+  void* owner = nullptr;             // for the host: what it needs to find its own state
+  alignas(8) std::byte inline_bytes[kInlineBytes];
+
+  IncomingTransfer() {}  // NOLINT: inline_bytes stay uninitialised on purpose
+
+  const std::byte* reply_data() const { return block != nullptr ? block->bytes() : inline_bytes; }
+};
+
+}  // namespace weir::transfer

@@ -1,0 +1,253 @@
+// Frames: the messages inside a sealed packet (docs/protocol.md, rules F-*). Every frame is idempotent. Integers are
+// little-endian and of fixed size: decoding a call is a handful of loads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include "base/bytes.h"
+
+namespace weir::wire {
+
+enum class FrameType : std::uint8_t {
+  padding = 0,  // the rest of the packet is padding
+  request = 1,
+  reply = 2,
+  ack = 3,
+  cancel = 4,
+  credit = 5,
+  blocked = 6,
+  probe = 7,
+  probe_response = 8,
+  flow_reset = 9,
+  close = 10,
+  path = 11,
+  ping = 12,
+};
+
+// Names a transfer within a path: slot in the low 24 bits, generation in the high 40.
+inline constexpr std::uint32_t kSlotBits = 24;
+inline constexpr std::uint32_t kMaxSlots = 1u << kSlotBits;
+inline constexpr std::uint64_t kMaxGeneration = (1ull << 40) - 1;
+
+struct TransferId {
+  std::uint32_t slot = 0;
+  std::uint64_t generation = 0;
+
+  std::uint64_t packed() const { return slot | (generation << kSlotBits); }
+  static TransferId unpack(std::uint64_t packed) {
+    return {static_cast<std::uint32_t>(packed & (kMaxSlots - 1)), packed >> kSlotBits};
+  }
+};
+
+// A part of a message, or all of it. `bytes` are the message's header and body in one.
+struct MessagePart {
+  TransferId id;
+  ByteSpan bytes;
+  std::uint16_t header_bytes = 0;
+  std::uint16_t total = 0;   // of the whole message
+  std::uint16_t offset = 0;  // of `bytes` in it
+
+  bool is_whole() const { return bytes.size() == total; }
+};
+
+struct RequestFrame {
+  MessagePart part;
+  std::uint64_t method = 0;
+  std::uint32_t time_left_us = 0;  // of the caller's deadline when this was sent
+  std::uint8_t priority = 0;       // 0 to 7
+  std::uint8_t depth = 0;          // 0 to 7 on the wire
+};
+
+struct ReplyFrame {
+  MessagePart part;
+  bool failed = false;  // the body is an error: code, then the sentence
+};
+
+struct AckFrame {
+  static constexpr std::size_t kMaxRanges = 32;
+  struct Range {
+    std::uint64_t first, last;
+  };
+  std::uint64_t largest = 0;
+  std::uint32_t delay_us = 0;
+  std::uint64_t ect0 = 0, ect1 = 0, ce = 0;
+  bool has_ecn = false;
+  std::size_t count = 0;
+  Range ranges[kMaxRanges];  // descending; the first ends with `largest`
+};
+
+// The other frames carry one value each:
+//   credit          level, limit: requests of that level may use credit up to `limit`, counted from the path's start
+//   blocked         level, needed: the limit that would let the next request go
+//   probe, probe_response   a timestamp of the prober's, echoed
+//   cancel, flow_reset      a transfer id
+//   close           a reason
+//   path            the responder's number for this path
+//   ping            nothing
+enum class CloseReason : std::uint8_t {
+  leaving = 0,   // the sender stops; outstanding calls fail
+  idle = 1,      // the sender had nothing outstanding and everything acknowledged; calls may be sent again elsewhere
+  violation = 2  // the receiver broke a rule
+};
+// ---- sizes ----
+inline constexpr std::size_t kRequestBytes = 24;   // fixed part
+inline constexpr std::size_t kReplyBytes = 12;
+inline constexpr std::size_t kMessageHeaderBytes = 2;    // present if the message has a header
+inline constexpr std::size_t kFragmentBytes = 4;         // present if the frame is a fragment
+inline constexpr std::size_t kSmallFrameBytes = 16;      // an upper bound for every other frame but ack
+inline constexpr std::size_t kAckFixedBytes = 1 + 1 + 8 + 4 + 8;
+inline constexpr std::size_t kAckRangeBytes = 16;
+inline constexpr std::size_t kAckEcnBytes = 24;
+
+namespace flag {
+inline constexpr std::uint8_t kHasHeader = 0x40;
+inline constexpr std::uint8_t kFragment = 0x80;
+inline constexpr std::uint8_t kFailed = 0x01;
+inline constexpr std::uint8_t kEcn = 0x80;
+}  // namespace flag
+
+// ---- encoding: the caller has made room ----
+inline std::size_t overhead(std::size_t fixed, std::uint16_t header_bytes, bool fragment) {
+  return fixed + (header_bytes != 0 ? kMessageHeaderBytes : 0) + (fragment ? kFragmentBytes : 0);
+}
+
+inline std::byte* put_part(std::byte* to, const MessagePart& part, bool fragment) {
+  if (part.header_bytes != 0) {
+    store<std::uint16_t>(to, part.header_bytes);
+    to += kMessageHeaderBytes;
+  }
+  if (fragment) {
+    store<std::uint16_t>(to, part.total);
+    store<std::uint16_t>(to + 2, part.offset);
+    to += kFragmentBytes;
+  }
+  if (!part.bytes.empty()) std::memcpy(to, part.bytes.data(), part.bytes.size());
+  return to + part.bytes.size();
+}
+
+inline std::uint8_t part_flags(const MessagePart& part, bool fragment) {
+  return static_cast<std::uint8_t>((part.header_bytes != 0 ? flag::kHasHeader : 0) | (fragment ? flag::kFragment : 0));
+}
+
+inline std::byte* encode(const RequestFrame& frame, std::byte* to) {
+  const bool fragment = !frame.part.is_whole();
+  to[0] = static_cast<std::byte>(FrameType::request);
+  to[1] = static_cast<std::byte>(frame.priority | (frame.depth << 3) | part_flags(frame.part, fragment));
+  store<std::uint16_t>(to + 2, static_cast<std::uint16_t>(frame.part.bytes.size()));
+  store<std::uint64_t>(to + 4, frame.part.id.packed());
+  store<std::uint64_t>(to + 12, frame.method);
+  store<std::uint32_t>(to + 20, frame.time_left_us);
+  return put_part(to + kRequestBytes, frame.part, fragment);
+}
+
+inline std::byte* encode(const ReplyFrame& frame, std::byte* to) {
+  const bool fragment = !frame.part.is_whole();
+  to[0] = static_cast<std::byte>(FrameType::reply);
+  to[1] = static_cast<std::byte>((frame.failed ? flag::kFailed : 0) | part_flags(frame.part, fragment));
+  store<std::uint16_t>(to + 2, static_cast<std::uint16_t>(frame.part.bytes.size()));
+  store<std::uint64_t>(to + 4, frame.part.id.packed());
+  return put_part(to + kReplyBytes, frame.part, fragment);
+}
+
+std::byte* encode(const AckFrame& frame, std::byte* to);
+
+inline std::byte* encode_level(FrameType type, std::uint8_t level, std::uint64_t value, std::byte* to) {
+  to[0] = static_cast<std::byte>(type);
+  to[1] = static_cast<std::byte>(level);
+  store<std::uint64_t>(to + 2, value);
+  return to + 10;
+}
+inline std::byte* encode_u64(FrameType type, std::uint64_t value, std::byte* to) {
+  to[0] = static_cast<std::byte>(type);
+  store<std::uint64_t>(to + 1, value);
+  return to + 9;
+}
+inline std::byte* encode_u32(FrameType type, std::uint32_t value, std::byte* to) {
+  to[0] = static_cast<std::byte>(type);
+  store<std::uint32_t>(to + 1, value);
+  return to + 5;
+}
+inline std::byte* encode_u8(FrameType type, std::uint8_t value, std::byte* to) {
+  to[0] = static_cast<std::byte>(type);
+  to[1] = static_cast<std::byte>(value);
+  return to + 2;
+}
+inline std::byte* encode_bare(FrameType type, std::byte* to) {
+  to[0] = static_cast<std::byte>(type);
+  return to + 1;
+}
+
+// ---- decoding: `at` stands on the type byte; null if the frame is cut short or makes no sense ----
+inline const std::byte* take_part(const std::byte* at, const std::byte* end, std::uint8_t flags, std::uint16_t length,
+                                  MessagePart& part) {
+  part.header_bytes = 0;
+  part.total = length;
+  part.offset = 0;
+  if (flags & (flag::kHasHeader | flag::kFragment)) [[unlikely]] {
+    if (flags & flag::kHasHeader) {
+      if (static_cast<std::size_t>(end - at) < kMessageHeaderBytes) return nullptr;
+      part.header_bytes = load<std::uint16_t>(at);
+      at += kMessageHeaderBytes;
+    }
+    if (flags & flag::kFragment) {
+      if (static_cast<std::size_t>(end - at) < kFragmentBytes) return nullptr;
+      part.total = load<std::uint16_t>(at);
+      part.offset = load<std::uint16_t>(at + 2);
+      at += kFragmentBytes;
+      if (length == 0 || length >= part.total || part.offset > part.total - length) return nullptr;
+    }
+    if (part.header_bytes > part.total) return nullptr;
+  }
+  if (static_cast<std::size_t>(end - at) < length) return nullptr;
+  part.bytes = {at, length};
+  return at + length;
+}
+
+inline const std::byte* decode(const std::byte* at, const std::byte* end, RequestFrame& frame) {
+  if (static_cast<std::size_t>(end - at) < kRequestBytes) return nullptr;
+  const auto flags = static_cast<std::uint8_t>(at[1]);
+  frame.priority = flags & 7;
+  frame.depth = (flags >> 3) & 7;
+  frame.part.id = TransferId::unpack(load<std::uint64_t>(at + 4));
+  frame.method = load<std::uint64_t>(at + 12);
+  frame.time_left_us = load<std::uint32_t>(at + 20);
+  return take_part(at + kRequestBytes, end, flags, load<std::uint16_t>(at + 2), frame.part);
+}
+
+inline const std::byte* decode(const std::byte* at, const std::byte* end, ReplyFrame& frame) {
+  if (static_cast<std::size_t>(end - at) < kReplyBytes) return nullptr;
+  const auto flags = static_cast<std::uint8_t>(at[1]);
+  frame.failed = (flags & flag::kFailed) != 0;
+  frame.part.id = TransferId::unpack(load<std::uint64_t>(at + 4));
+  return take_part(at + kReplyBytes, end, flags, load<std::uint16_t>(at + 2), frame.part);
+}
+
+const std::byte* decode(const std::byte* at, const std::byte* end, AckFrame& frame);
+
+inline const std::byte* decode_level(const std::byte* at, const std::byte* end, std::uint8_t& level,
+                                     std::uint64_t& value) {
+  if (end - at < 10) return nullptr;
+  level = static_cast<std::uint8_t>(at[1]);
+  value = load<std::uint64_t>(at + 2);
+  return at + 10;
+}
+inline const std::byte* decode_u64(const std::byte* at, const std::byte* end, std::uint64_t& value) {
+  if (end - at < 9) return nullptr;
+  value = load<std::uint64_t>(at + 1);
+  return at + 9;
+}
+inline const std::byte* decode_u32(const std::byte* at, const std::byte* end, std::uint32_t& value) {
+  if (end - at < 5) return nullptr;
+  value = load<std::uint32_t>(at + 1);
+  return at + 5;
+}
+inline const std::byte* decode_u8(const std::byte* at, const std::byte* end, std::uint8_t& value) {
+  if (end - at < 2) return nullptr;
+  value = static_cast<std::uint8_t>(at[1]);
+  return at + 2;
+}
+
+}  // namespace weir::wire

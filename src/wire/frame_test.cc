@@ -1,0 +1,468 @@
+#include "wire/frame.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+
+namespace weir::wire {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+constexpr std::uint64_t kMax64 = std::numeric_limits<std::uint64_t>::max();
+constexpr std::uint32_t kMax32 = std::numeric_limits<std::uint32_t>::max();
+
+// The bytes end where their allocation ends, so that a sanitizer sees a read one byte too far.
+class ExactCopy {
+ public:
+  explicit ExactCopy(ByteSpan bytes) : bytes_(new std::byte[bytes.size()]), size_(bytes.size()) {
+    std::copy(bytes.begin(), bytes.end(), bytes_.get());
+  }
+  const std::byte* begin() const { return bytes_.get(); }
+  const std::byte* end() const { return bytes_.get() + size_; }
+
+ private:
+  std::unique_ptr<std::byte[]> bytes_;
+  std::size_t size_;
+};
+
+Bytes message(std::size_t size) {
+  Bytes out(size);
+  for (std::size_t i = 0; i < size; ++i) out[i] = static_cast<std::byte>(i * 7 + 1);
+  return out;
+}
+
+template <class Encode>
+Bytes encoded(Encode&& encode_to) {
+  Bytes out(70'000, std::byte{0xee});
+  out.resize(static_cast<std::size_t>(encode_to(out.data()) - out.data()));
+  return out;
+}
+
+// Decodes every proper beginning of `bytes`, each in memory of its own.
+void expect_every_truncation_rejected(
+    const Bytes& bytes, const std::function<const std::byte*(const std::byte*, const std::byte*)>& decode_from) {
+  for (std::size_t size = 1; size < bytes.size(); ++size) {
+    const ExactCopy cut(ByteSpan(bytes).first(size));
+    EXPECT_EQ(decode_from(cut.begin(), cut.end()), nullptr) << size << " of " << bytes.size() << " bytes";
+  }
+  const ExactCopy whole(bytes);
+  EXPECT_EQ(decode_from(whole.begin(), whole.end()), whole.end());
+}
+
+bool same(const MessagePart& left, const MessagePart& right) {
+  return left.id.slot == right.id.slot && left.id.generation == right.id.generation &&
+         std::equal(left.bytes.begin(), left.bytes.end(), right.bytes.begin(), right.bytes.end()) &&
+         left.header_bytes == right.header_bytes && left.total == right.total && left.offset == right.offset;
+}
+
+MessagePart whole(const Bytes& bytes, std::uint16_t header_bytes = 0) {
+  return {.id = {.slot = 5, .generation = 9},
+          .bytes = bytes,
+          .header_bytes = header_bytes,
+          .total = static_cast<std::uint16_t>(bytes.size())};
+}
+
+MessagePart fragment(const Bytes& bytes, std::uint16_t total, std::uint16_t offset, std::uint16_t header_bytes = 0) {
+  MessagePart part = whole(bytes, header_bytes);
+  part.total = total;
+  part.offset = offset;
+  return part;
+}
+
+TEST(TransferId, PacksSlotAndGenerationAtTheirBounds) {
+  for (const std::uint32_t slot : {0u, 1u, kMaxSlots - 1}) {
+    for (const std::uint64_t generation : {std::uint64_t{0}, std::uint64_t{1}, kMaxGeneration}) {
+      const TransferId id = TransferId::unpack(TransferId{slot, generation}.packed());
+      EXPECT_EQ(id.slot, slot);
+      EXPECT_EQ(id.generation, generation);
+    }
+  }
+  EXPECT_EQ((TransferId{kMaxSlots - 1, kMaxGeneration}.packed()), kMax64);
+  EXPECT_EQ((TransferId{2, 3}.packed()), 0x3000002u);
+}
+
+TEST(RequestFrame, SurvivesARoundTripAtBoundaryValues) {
+  const Bytes sizes[] = {message(0), message(1), message(255), message(65'535)};
+  for (const Bytes& bytes : sizes) {
+    for (const std::uint16_t header_bytes : {std::size_t{0}, std::min<std::size_t>(1, bytes.size()), bytes.size()}) {
+      for (const std::uint8_t priority : {0, 7}) {
+        for (const std::uint8_t depth : {0, 7}) {
+          const RequestFrame frame{.part = whole(bytes, header_bytes),
+                                   .method = kMax64 - priority,
+                                   .time_left_us = depth == 0 ? 0 : kMax32,
+                                   .priority = priority,
+                                   .depth = depth};
+          const Bytes out = encoded([&](std::byte* to) { return encode(frame, to); });
+          EXPECT_EQ(out.size(), overhead(kRequestBytes, header_bytes, false) + bytes.size());
+          const ExactCopy copy(out);
+          RequestFrame back;
+          ASSERT_EQ(decode(copy.begin(), copy.end(), back), copy.end());
+          EXPECT_TRUE(same(frame.part, back.part));
+          EXPECT_TRUE(back.part.is_whole());
+          EXPECT_EQ(back.method, frame.method);
+          EXPECT_EQ(back.time_left_us, frame.time_left_us);
+          EXPECT_EQ(back.priority, priority);
+          EXPECT_EQ(back.depth, depth);
+        }
+      }
+    }
+  }
+}
+
+TEST(RequestFrame, HasTheLayoutThatTheDocumentPromises) {
+  const Bytes body = {std::byte{0xaa}, std::byte{0xbb}};
+  const RequestFrame frame{.part = {.id = {.slot = 0x030201, .generation = 0x0807060504},
+                                    .bytes = body,
+                                    .header_bytes = 1,
+                                    .total = 0x0105,
+                                    .offset = 0x0103},
+                           .method = 0x1817161514131211,
+                           .time_left_us = 0x24232221,
+                           .priority = 2,
+                           .depth = 3};
+  const Bytes out = encoded([&](std::byte* to) { return encode(frame, to); });
+  const std::uint8_t expected[] = {0x01, 0xda, 0x02, 0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07,
+                                   0x08, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0x21, 0x22,
+                                   0x23, 0x24, 0x01, 0x00, 0x05, 0x01, 0x03, 0x01, 0xaa, 0xbb};
+  ASSERT_EQ(out.size(), std::size(expected));
+  for (std::size_t i = 0; i < out.size(); ++i) EXPECT_EQ(std::to_integer<int>(out[i]), expected[i]) << "byte " << i;
+}
+
+TEST(ReplyFrame, HasTheLayoutThatTheDocumentPromises) {
+  const Bytes body = {std::byte{0xaa}};
+  const ReplyFrame frame{.part = {.id = {.slot = 0x030201, .generation = 0x0807060504}, .bytes = body, .total = 1},
+                         .failed = true};
+  const Bytes out = encoded([&](std::byte* to) { return encode(frame, to); });
+  const std::uint8_t expected[] = {0x02, 0x01, 0x01, 0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0xaa};
+  ASSERT_EQ(out.size(), std::size(expected));
+  for (std::size_t i = 0; i < out.size(); ++i) EXPECT_EQ(std::to_integer<int>(out[i]), expected[i]) << "byte " << i;
+}
+
+TEST(RequestFrame, FragmentsSurviveARoundTrip) {
+  const Bytes one = message(1);
+  const Bytes many = message(1'000);
+  const MessagePart parts[] = {
+      fragment(one, 2, 0),           fragment(one, 2, 1),          fragment(one, 65'535, 65'534),
+      fragment(many, 65'535, 0),     fragment(many, 1'001, 1),     fragment(many, 65'535, 64'535),
+      fragment(many, 16'384, 0, 10), fragment(one, 65'535, 3, 65'535),
+  };
+  for (const MessagePart& part : parts) {
+    const RequestFrame frame{.part = part, .method = 1};
+    const Bytes out = encoded([&](std::byte* to) { return encode(frame, to); });
+    EXPECT_EQ(out.size(), overhead(kRequestBytes, part.header_bytes, true) + part.bytes.size());
+    const ExactCopy copy(out);
+    RequestFrame back;
+    ASSERT_EQ(decode(copy.begin(), copy.end(), back), copy.end());
+    EXPECT_TRUE(same(part, back.part));
+    EXPECT_FALSE(back.part.is_whole());
+  }
+}
+
+TEST(ReplyFrame, SurvivesARoundTripAtBoundaryValues) {
+  const Bytes sizes[] = {message(0), message(1), message(1'000), message(65'535)};
+  for (const Bytes& bytes : sizes) {
+    for (const bool failed : {false, true}) {
+      const ReplyFrame frame{.part = whole(bytes, bytes.empty() ? 0 : 1), .failed = failed};
+      const ExactCopy copy(encoded([&](std::byte* to) { return encode(frame, to); }));
+      ReplyFrame back;
+      ASSERT_EQ(decode(copy.begin(), copy.end(), back), copy.end());
+      EXPECT_TRUE(same(frame.part, back.part));
+      EXPECT_EQ(back.failed, failed);
+    }
+  }
+}
+
+TEST(RequestFrame, IsRejectedWhereverItIsCut) {
+  const auto decode_from = [](const std::byte* at, const std::byte* end) {
+    RequestFrame frame;
+    return decode(at, end, frame);
+  };
+  const Bytes body = message(20);
+  for (const MessagePart& part : {whole(body), whole(body, 3), fragment(body, 40, 20), fragment(body, 40, 0, 40)}) {
+    const RequestFrame frame{.part = part, .method = 1, .priority = 7, .depth = 7};
+    expect_every_truncation_rejected(encoded([&](std::byte* to) { return encode(frame, to); }), decode_from);
+  }
+}
+
+TEST(ReplyFrame, IsRejectedWhereverItIsCut) {
+  const auto decode_from = [](const std::byte* at, const std::byte* end) {
+    ReplyFrame frame;
+    return decode(at, end, frame);
+  };
+  const Bytes body = message(20);
+  for (const MessagePart& part : {whole(body), whole(body, 3), fragment(body, 40, 20), fragment(body, 40, 0, 40)}) {
+    expect_every_truncation_rejected(
+        encoded([&](std::byte* to) { return encode(ReplyFrame{.part = part, .failed = true}, to); }), decode_from);
+  }
+}
+
+class ImpossibleFragment : public ::testing::Test {
+ protected:
+  // Encodes without believing in it, as a hostile peer would.
+  static bool decodes(std::uint16_t length, std::uint16_t total, std::uint16_t offset, std::uint16_t header_bytes = 0) {
+    Bytes bytes(kReplyBytes);
+    bytes[0] = static_cast<std::byte>(FrameType::reply);
+    bytes[1] = static_cast<std::byte>(flag::kFragment | (header_bytes != 0 ? flag::kHasHeader : 0));
+    store<std::uint16_t>(bytes.data() + 2, length);
+    const auto append16 = [&](std::uint16_t value) {
+      bytes.resize(bytes.size() + 2);
+      store<std::uint16_t>(bytes.data() + bytes.size() - 2, value);
+    };
+    if (header_bytes != 0) append16(header_bytes);
+    append16(total);
+    append16(offset);
+    bytes.resize(bytes.size() + length);
+    const ExactCopy copy(bytes);
+    ReplyFrame frame;
+    return decode(copy.begin(), copy.end(), frame) != nullptr;
+  }
+};
+
+TEST_F(ImpossibleFragment, EmptyOnesAreRejected) {
+  EXPECT_TRUE(decodes(1, 10, 0));
+  EXPECT_FALSE(decodes(0, 10, 0));
+  EXPECT_FALSE(decodes(0, 0, 0));
+}
+
+TEST_F(ImpossibleFragment, OnesThatAreTheWholeMessageOrMoreAreRejected) {
+  EXPECT_TRUE(decodes(9, 10, 0));
+  EXPECT_FALSE(decodes(10, 10, 0));
+  EXPECT_FALSE(decodes(11, 10, 0));
+  EXPECT_FALSE(decodes(65'535, 65'535, 0));
+}
+
+TEST_F(ImpossibleFragment, OnesThatReachBeyondTheMessageAreRejected) {
+  EXPECT_TRUE(decodes(5, 10, 5));
+  EXPECT_FALSE(decodes(5, 10, 6));
+  EXPECT_FALSE(decodes(5, 10, 65'535));
+  EXPECT_FALSE(decodes(2, 65'535, 65'534));
+  EXPECT_TRUE(decodes(1, 65'535, 65'534));
+}
+
+TEST_F(ImpossibleFragment, AHeaderLargerThanItsMessageIsRejected) {
+  EXPECT_TRUE(decodes(5, 10, 0, 10));
+  EXPECT_FALSE(decodes(5, 10, 0, 11));
+  const Bytes body = message(4);
+  for (const std::uint16_t header_bytes : {4, 5}) {
+    const ExactCopy copy(encoded([&](std::byte* to) { return encode(ReplyFrame{.part = whole(body, header_bytes)}, to); }));
+    ReplyFrame frame;
+    EXPECT_EQ(decode(copy.begin(), copy.end(), frame) != nullptr, header_bytes == 4);
+  }
+}
+
+TEST(SmallFrames, SurviveARoundTripAndAreRejectedWhereverTheyAreCut) {
+  for (const std::uint64_t value : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{1} << 32, kMax64}) {
+    const Bytes level = encoded([&](std::byte* to) { return encode_level(FrameType::credit, 4, value, to); });
+    EXPECT_LE(level.size(), kSmallFrameBytes);
+    expect_every_truncation_rejected(level, [&](const std::byte* at, const std::byte* end) {
+      std::uint8_t got_level = 0;
+      std::uint64_t got = 0;
+      const std::byte* next = decode_level(at, end, got_level, got);
+      if (next != nullptr) {
+        EXPECT_EQ(got_level, 4);
+        EXPECT_EQ(got, value);
+      }
+      return next;
+    });
+    const Bytes wide = encoded([&](std::byte* to) { return encode_u64(FrameType::cancel, value, to); });
+    EXPECT_LE(wide.size(), kSmallFrameBytes);
+    expect_every_truncation_rejected(wide, [&](const std::byte* at, const std::byte* end) {
+      std::uint64_t got = 0;
+      const std::byte* next = decode_u64(at, end, got);
+      if (next != nullptr) EXPECT_EQ(got, value);
+      return next;
+    });
+  }
+  for (const std::uint32_t value : {0u, 1u, kMax32}) {
+    const Bytes narrow = encoded([&](std::byte* to) { return encode_u32(FrameType::path, value, to); });
+    expect_every_truncation_rejected(narrow, [&](const std::byte* at, const std::byte* end) {
+      std::uint32_t got = 0;
+      const std::byte* next = decode_u32(at, end, got);
+      if (next != nullptr) EXPECT_EQ(got, value);
+      return next;
+    });
+  }
+  for (const std::uint8_t value : {0, 1, 255}) {
+    const Bytes byte = encoded([&](std::byte* to) { return encode_u8(FrameType::close, value, to); });
+    expect_every_truncation_rejected(byte, [&](const std::byte* at, const std::byte* end) {
+      std::uint8_t got = 0;
+      const std::byte* next = decode_u8(at, end, got);
+      if (next != nullptr) EXPECT_EQ(got, value);
+      return next;
+    });
+  }
+  const Bytes bare = encoded([](std::byte* to) { return encode_bare(FrameType::ping, to); });
+  ASSERT_EQ(bare.size(), 1u);
+  EXPECT_EQ(bare[0], std::byte{12});
+}
+
+TEST(SmallFrames, CarryTheirTypeInTheFirstByte) {
+  EXPECT_EQ(encoded([](std::byte* to) { return encode_level(FrameType::credit, 0, 0, to); })[0], std::byte{5});
+  EXPECT_EQ(encoded([](std::byte* to) { return encode_level(FrameType::blocked, 0, 0, to); })[0], std::byte{6});
+  EXPECT_EQ(encoded([](std::byte* to) { return encode_u64(FrameType::probe, 0, to); })[0], std::byte{7});
+  EXPECT_EQ(encoded([](std::byte* to) { return encode_u64(FrameType::probe_response, 0, to); })[0], std::byte{8});
+  EXPECT_EQ(encoded([](std::byte* to) { return encode_u64(FrameType::flow_reset, 0, to); })[0], std::byte{9});
+  EXPECT_EQ(encoded([](std::byte* to) { return encode_u8(FrameType::close, 0, to); })[0], std::byte{10});
+  EXPECT_EQ(encoded([](std::byte* to) { return encode_u32(FrameType::path, 0, to); })[0], std::byte{11});
+}
+
+// ---- acknowledgements ----
+
+AckFrame ack(std::vector<AckFrame::Range> ranges, bool ecn = false) {
+  AckFrame frame;
+  frame.largest = ranges.front().last;
+  frame.delay_us = 77;
+  frame.has_ecn = ecn;
+  if (ecn) {
+    frame.ect0 = kMax64;
+    frame.ect1 = 1;
+    frame.ce = kMax64 - 1;
+  }
+  frame.count = ranges.size();
+  std::copy(ranges.begin(), ranges.end(), frame.ranges);
+  return frame;
+}
+
+void expect_round_trip(const AckFrame& frame) {
+  const Bytes out = encoded([&](std::byte* to) { return encode(frame, to); });
+  EXPECT_EQ(out.size(), kAckFixedBytes + (frame.count - 1) * kAckRangeBytes + (frame.has_ecn ? kAckEcnBytes : 0));
+  const ExactCopy copy(out);
+  AckFrame back;
+  ASSERT_EQ(decode(copy.begin(), copy.end(), back), copy.end());
+  EXPECT_EQ(back.largest, frame.largest);
+  EXPECT_EQ(back.delay_us, frame.delay_us);
+  ASSERT_EQ(back.count, frame.count);
+  for (std::size_t i = 0; i < frame.count; ++i) {
+    EXPECT_EQ(back.ranges[i].first, frame.ranges[i].first) << "range " << i;
+    EXPECT_EQ(back.ranges[i].last, frame.ranges[i].last) << "range " << i;
+  }
+  ASSERT_EQ(back.has_ecn, frame.has_ecn);
+  if (frame.has_ecn) {
+    EXPECT_EQ(back.ect0, frame.ect0);
+    EXPECT_EQ(back.ect1, frame.ect1);
+    EXPECT_EQ(back.ce, frame.ce);
+  }
+}
+
+TEST(AckFrame, SurvivesARoundTripAtBoundaryValues) {
+  for (const bool ecn : {false, true}) {
+    expect_round_trip(ack({{0, 0}}, ecn));
+    expect_round_trip(ack({{0, kMax64}}, ecn));
+    expect_round_trip(ack({{kMax64, kMax64}}, ecn));
+    expect_round_trip(ack({{2, 2}, {0, 0}}, ecn));  // the smallest gap there is
+    expect_round_trip(ack({{kMax64, kMax64}, {0, 0}}, ecn));
+    expect_round_trip(ack({{kMax64 - 5, kMax64}, {100, 1'000}, {3, 7}, {0, 1}}, ecn));
+  }
+}
+
+TEST(AckFrame, CarriesAsManyRangesAsItsBoundAndNoMore) {
+  std::vector<AckFrame::Range> ranges;
+  for (std::uint64_t i = AckFrame::kMaxRanges; i-- > 0;) ranges.push_back({i * 3, i * 3 + 1});
+  const AckFrame frame = ack(ranges, true);
+  expect_round_trip(frame);
+
+  Bytes more = encoded([&](std::byte* to) { return encode(frame, to); });
+  more[1] = static_cast<std::byte>(AckFrame::kMaxRanges);  // one range more, without ECN
+  more.resize(more.size() + 1'000);
+  AckFrame back;
+  EXPECT_EQ(decode(more.data(), more.data() + more.size(), back), nullptr);
+  more[1] = std::byte{0x7f};
+  EXPECT_EQ(decode(more.data(), more.data() + more.size(), back), nullptr);
+}
+
+TEST(AckFrame, IsRejectedWhereverItIsCut) {
+  const auto decode_from = [](const std::byte* at, const std::byte* end) {
+    AckFrame frame;
+    return decode(at, end, frame);
+  };
+  for (const bool ecn : {false, true}) {
+    for (const AckFrame& frame : {ack({{5, 9}}, ecn), ack({{50, 59}, {30, 40}, {1, 2}}, ecn)}) {
+      expect_every_truncation_rejected(encoded([&](std::byte* to) { return encode(frame, to); }), decode_from);
+    }
+  }
+}
+
+class ImpossibleAck : public ::testing::Test {
+ protected:
+  static const std::byte* decode_raw(std::uint64_t largest, std::uint64_t first_length,
+                                     std::vector<std::pair<std::uint64_t, std::uint64_t>> gaps, AckFrame& frame) {
+    bytes_.assign(kAckFixedBytes, std::byte{0});
+    bytes_[0] = static_cast<std::byte>(FrameType::ack);
+    bytes_[1] = static_cast<std::byte>(gaps.size());
+    store<std::uint64_t>(bytes_.data() + 2, largest);
+    store<std::uint64_t>(bytes_.data() + 14, first_length);
+    for (const auto& [gap, length] : gaps) {
+      bytes_.resize(bytes_.size() + kAckRangeBytes);
+      store<std::uint64_t>(bytes_.data() + bytes_.size() - 16, gap);
+      store<std::uint64_t>(bytes_.data() + bytes_.size() - 8, length);
+    }
+    return decode(bytes_.data(), bytes_.data() + bytes_.size(), frame);
+  }
+  static bool decodes(std::uint64_t largest, std::uint64_t first_length,
+                      std::vector<std::pair<std::uint64_t, std::uint64_t>> gaps = {}) {
+    AckFrame frame;
+    return decode_raw(largest, first_length, std::move(gaps), frame) != nullptr;
+  }
+  inline static Bytes bytes_;
+};
+
+TEST_F(ImpossibleAck, AFirstRangeBelowZeroIsRejected) {
+  EXPECT_TRUE(decodes(10, 10));
+  EXPECT_FALSE(decodes(10, 11));
+  EXPECT_FALSE(decodes(0, 1));
+  EXPECT_FALSE(decodes(10, kMax64));
+  EXPECT_TRUE(decodes(kMax64, kMax64));
+}
+
+TEST_F(ImpossibleAck, AFurtherRangeBelowZeroIsRejected) {
+  EXPECT_TRUE(decodes(10, 0, {{7, 1}}));    // 10, then 0..1
+  EXPECT_FALSE(decodes(10, 0, {{7, 2}}));   // its first would be -1
+  EXPECT_TRUE(decodes(10, 0, {{8, 0}}));    // 10, then 0
+  EXPECT_FALSE(decodes(10, 0, {{9, 0}}));   // its last would be -1
+  EXPECT_FALSE(decodes(1, 0, {{0, 0}}));    // no room for a gap and a packet below 1
+  EXPECT_FALSE(decodes(0, 0, {{0, 0}}));
+  EXPECT_TRUE(decodes(2, 0, {{0, 0}}));
+  EXPECT_FALSE(decodes(10, 0, {{0, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0}}));  // 10, 8, 6, 4, 2, 0, and -2
+}
+
+TEST_F(ImpossibleAck, SumsThatWouldWrapAreRejected) {
+  EXPECT_FALSE(decodes(10, 0, {{kMax64, 0}}));
+  EXPECT_FALSE(decodes(10, 0, {{0, kMax64}}));
+  EXPECT_FALSE(decodes(10, 0, {{kMax64, kMax64}}));
+  EXPECT_FALSE(decodes(10, 0, {{kMax64 - 1, 1}}));
+  EXPECT_FALSE(decodes(kMax64, 0, {{kMax64 - 2, 1}}));
+  EXPECT_TRUE(decodes(kMax64, 0, {{kMax64 - 2, 0}}));
+}
+
+TEST_F(ImpossibleAck, WhateverDecodesIsDescendingAndNeverTouching) {
+  Random random(7);
+  int decoded = 0;
+  for (int i = 0; i < 50'000; ++i) {
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> gaps(random.below(6));
+    for (auto& [gap, length] : gaps) {
+      gap = random.chance(0.05) ? random.next() : random.below(20);
+      length = random.chance(0.05) ? random.next() : random.below(20);
+    }
+    AckFrame frame;
+    if (decode_raw(random.below(200), random.below(40), gaps, frame) == nullptr) continue;
+    ++decoded;
+    ASSERT_EQ(frame.ranges[0].last, frame.largest);
+    for (std::size_t range = 0; range < frame.count; ++range) {
+      ASSERT_LE(frame.ranges[range].first, frame.ranges[range].last);
+      if (range > 0) ASSERT_LT(frame.ranges[range].last + 1, frame.ranges[range - 1].first);
+    }
+  }
+  EXPECT_GT(decoded, 1'000);
+}
+
+}  // namespace
+}  // namespace weir::wire

@@ -1,0 +1,117 @@
+// Packets as they travel (docs/protocol.md, rules P-*). A sealed packet is an 8-byte header, ciphertext and a 16-byte
+// tag; the header is authenticated with it.
+//
+//   byte 0      bits 0-1 type, bits 2-7 low bits of the key id
+//   bytes 1-3   low bits of the packet number
+//   bytes 4-7   the path, in the receiver's numbering
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "base/bytes.h"
+
+namespace weir::wire {
+
+inline constexpr std::uint8_t kVersion = 1;
+inline constexpr std::size_t kHeaderBytes = 8;
+inline constexpr std::size_t kTagBytes = 16;
+inline constexpr std::size_t kNonceBytes = 12;
+inline constexpr std::size_t kMinPacketBytes = kHeaderBytes + kTagBytes + 1;
+inline constexpr std::size_t kMaxNameBytes = 64;
+inline constexpr std::uint8_t kKeyIdBits = 6;
+inline constexpr std::uint32_t kNumberBits = 24;
+
+enum class PacketType : std::uint8_t {
+  sealed = 0,
+  first = 1,        // sealed, behind the initiator's side of the handshake: until the responder's path is known
+  hello = 2,        // initiator to responder, plain
+  hello_reply = 3,  // responder to initiator, plain but authenticated
+};
+
+struct PacketHeader {
+  PacketType type = PacketType::sealed;
+  std::uint8_t key_low = 0;
+  std::uint32_t number_low = 0;
+  std::uint32_t path = 0;
+};
+
+inline void encode(const PacketHeader& header, std::byte* to) {
+  to[0] = static_cast<std::byte>(static_cast<std::uint8_t>(header.type) | (header.key_low << 2));
+  store24(to + 1, header.number_low);
+  store<std::uint32_t>(to + 4, header.path);
+}
+
+// `from` holds at least kHeaderBytes.
+inline PacketHeader decode_header(const std::byte* from) {
+  const auto first = static_cast<std::uint8_t>(from[0]);
+  return {.type = static_cast<PacketType>(first & 3),
+          .key_low = static_cast<std::uint8_t>(first >> 2),
+          .number_low = load24(from + 1),
+          .path = load<std::uint32_t>(from + 4)};
+}
+
+// What both sides tell of themselves.
+struct Introduction {
+  std::uint32_t path = 0;  // the sender's own number for this path; 0 from a responder, who tells it later
+  std::uint16_t worker = 0;
+  std::uint16_t port = 0;
+  std::array<std::byte, 32> random{};
+  std::array<std::byte, 16> incarnation{};
+  ByteSpan name;  // at most kMaxNameBytes; points into the decoded datagram
+};
+
+// A hello is padded so that no answer to it is larger than itself.
+inline constexpr std::size_t kHelloBytes = 256;
+
+struct Hello {
+  Introduction initiator;
+};
+
+struct HelloReply {
+  std::uint32_t to_path = 0;                   // the initiator's
+  std::uint64_t sequence = 0;                  // names this exchange at the responder
+  std::array<std::byte, 16> echo{};            // the first half of the initiator's random
+  Introduction responder;
+  std::uint32_t calls = 0;                     // slots that the responder will keep for this path
+  std::uint32_t inline_bytes = 0;              // largest message it takes
+  std::uint32_t allowance = 0;                 // credit of a cold sender, in bytes
+  std::uint32_t nested_allowance = 0;          // the same for each level of nested calls
+};
+
+// What precedes the sealed part of a `first` packet, between header and ciphertext.
+struct FirstPrefix {
+  std::uint64_t sequence = 0;
+  std::uint32_t allowance = 0;  // as the reply said
+  Introduction initiator;
+  std::array<std::byte, kNonceBytes> nonce{};
+};
+
+// Returns the number of bytes written; `to` holds kHelloBytes.
+std::size_t encode(const Hello& hello, std::byte* to);
+std::optional<Hello> decode_hello(ByteSpan datagram);
+
+// Without the tag, which the caller appends over all that was written. `to` holds kHelloBytes.
+std::size_t encode(const HelloReply& reply, std::byte* to);
+struct DecodedHelloReply {
+  HelloReply reply;
+  ByteSpan authenticated;
+  const std::byte* tag;
+};
+std::optional<DecodedHelloReply> decode_hello_reply(ByteSpan datagram);
+
+// Writes the prefix behind a header that is already there, without its tag, which the caller appends over
+// [to, to + returned). `to` holds kMaxPrefixBytes.
+inline constexpr std::size_t kMaxPrefixBytes = 8 + 4 + 4 + 2 + 2 + 32 + 16 + 1 + kMaxNameBytes + kNonceBytes + kTagBytes;
+std::size_t encode(const FirstPrefix& prefix, std::byte* to);
+struct DecodedFirst {
+  FirstPrefix prefix;
+  ByteSpan authenticated;  // by the prefix's own tag
+  const std::byte* tag;
+  std::size_t bytes = 0;   // of header and prefix with its tag: where the ciphertext begins
+};
+std::optional<DecodedFirst> decode_first(ByteSpan datagram);
+
+}  // namespace weir::wire
