@@ -13,6 +13,7 @@ void Core::submit(OutgoingCall& call, Instant now) {
   Peer* peer = peers.at(call.peer);
   call.state = OutgoingCall::State::queued;
   call.sent_bytes = 0;
+  call.slot_held = false;
   if (call.depth > kMaxDepth) [[unlikely]]
     return fail_call(call, Code::overloaded, "calls are nested more than four deep", now);
   if (closed || peer == nullptr || calls_queued >= config.limits.queued_calls ||
@@ -76,10 +77,10 @@ void Core::let_go(OutgoingCall& call) {
       --calls_queued;
     }
   } else {
-    if (call.hook.queued) peer.queue_of(call).remove(call);  // half of its fragments are out
     Path& path = *find_path(peer.path);
+    if (path.partial == &call) path.partial = nullptr;
     path.calls[call.slot] = nullptr;
-    path.free_slots.push_back(call.slot);
+    if (!call.slot_held) path.free_slots.push_back(call.slot);
     --path.outstanding;
     --calls_sent;
     reply_room_used -= config.limits.inline_bytes;
@@ -147,7 +148,14 @@ void Core::fail_call(OutgoingCall& call, Code code, const char* sentence, Instan
     id = name.packed();
     // Tell the peer to stop, unless it is what told us, or is gone.
     if (code == Code::cancelled || code == Code::timeout) {
-      path.again.push({.slot = call.slot, .kind = static_cast<std::uint8_t>(SentKind::cancel), .generation = call.generation});
+      // Its slot stays taken until the peer has said that it knows: otherwise the next call in the slot could arrive
+      // first, and nobody could tell whether this one's credit was ever counted.
+      path.again.push({.slot = call.slot,
+                       .kind = static_cast<std::uint8_t>(SentKind::cancel),
+                       .offset = call.depth,
+                       .length = static_cast<std::uint16_t>(call.bytes),
+                       .generation = call.generation});
+      call.slot_held = true;
       touch(path);
     }
   }

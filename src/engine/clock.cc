@@ -52,6 +52,11 @@ void Core::on_timeout(Instant now) {
 void Core::on_path_timer(Path& path, Instant now) {
   touch(path);  // collect() sends what is due and arms the timer again
   if (path.loss.deadline() <= now) on_loss_timer(path, now);
+  if (!path.blocked_since.is_never() && path.say_blocked_at <= now) {
+    // Still no credit: say so again, less and less often.
+    for (auto& credit : path.credit) credit.told_blocked_at = ~std::uint64_t{0};
+    path.say_blocked_at = now + std::clamp<Duration>(now - path.blocked_since, kShortestBlockedRepeat, kLongestBlockedRepeat);
+  }
   if (is_waiting(path)) {
     const Duration silent = now - heard(path);
     const Duration limit =
@@ -108,6 +113,7 @@ void Core::update_timer(Path& path, Instant now) {
                               ? used + kScheduleIdle
                               : used + (path.initiator ? config.timeouts.idle_peer / 2 : config.timeouts.idle_peer));
   }
+  if (!path.blocked_since.is_never()) next = earliest(next, path.say_blocked_at);
   // Held back by the pacer with something to send: wake when it lets go.
   const Instant pace = path.pacer.next_send(now);
   if (pace > now && has_something(path)) next = earliest(next, pace);
@@ -124,7 +130,6 @@ void Core::end_path(Path& path, Code code, const char* sentence, bool requeue, I
       fail_call(*call, code, sentence, now);
       continue;
     }
-    if (call->hook.queued) peer->queue_of(*call).remove(*call);
     if (call->reassembly != nullptr) reassemblies.release(std::exchange(call->reassembly, nullptr));
     call->state = OutgoingCall::State::queued;
     call->sent_bytes = 0;
@@ -142,6 +147,7 @@ void Core::end_path(Path& path, Code code, const char* sentence, bool requeue, I
   }
   wheel.cancel(path.timer);
   paths.release(&path);
+  announce_raised();
   if (peer == nullptr) return;
   const bool was_current = find_path(peer->path) == nullptr;
   if (was_current) {

@@ -49,6 +49,8 @@ struct Core {
   static constexpr Duration kFirstHelloRetry = std::chrono::milliseconds(20);
   static constexpr Duration kLongestHelloRetry = std::chrono::milliseconds(500);
   static constexpr Duration kScheduleIdle = std::chrono::seconds(1);  // then an idle path drops its key schedules
+  static constexpr Duration kShortestBlockedRepeat = std::chrono::milliseconds(5);
+  static constexpr Duration kLongestBlockedRepeat = std::chrono::milliseconds(200);
   static constexpr std::uint32_t kRestartSuspicion = 2;       // probe timeouts in a row before a second hello
 
   Core(const EngineConfig& config_, crypto::Entropy& entropy_, Subscriber* subscriber, std::uint64_t seed, Instant now);
@@ -91,24 +93,26 @@ struct Core {
 
   // ---- serve.cc ----
   bool on_request(Path& path, const wire::RequestFrame& frame, detail::Pin* buffer, Instant now);
-  void on_cancel_frame(Path& path, wire::TransferId id, Instant now);
+  bool on_cancel_frame(Path& path, const wire::CancelFrame& frame, Instant now);
   IncomingSlot* incoming_slot(Path& path, std::uint32_t slot);
   void retire(Path& path, IncomingSlot& slot);      // a newer generation, or the path's end
   void release_incoming(IncomingTransfer& transfer);
   void answer(IncomingTransfer& transfer, ByteSpan header, ByteSpan body, bool failed, Instant now);
   void answer_error(IncomingTransfer& transfer, Code code, bool may_have_run, std::string_view sentence, Instant now);
   void finish_credit(IncomingTransfer& transfer);
+  void give_credit(Path* path, std::uint8_t level, bool reserve, std::uint32_t cost);
   void dispatch(IncomingTransfer& transfer, Instant now);
   std::size_t deliver(Instant now);
   void queue_delivery(IncomingTransfer& transfer);
   void on_reply_acked(Path& path, const SentFrame& frame);
   void owe_credit(Path& path);
+  void announce_raised();
 
   // ---- pack.cc ----
   void collect(std::vector<Train>& out, Instant now);
   // Anything to send but acknowledgements.
   static bool has_something(const Path& path) {
-    return !path.again.empty() || !path.replies.empty() || path.ping_owed || path.announce_path ||
+    return !path.again.empty() || !path.replies.empty() || path.partial != nullptr || path.ping_owed || path.announce_path ||
            path.probe_response_owed || path.probe_wanted || path.credit_levels_owed != 0 ||
            (path.peer != nullptr && path.peer->path == path.id && path.peer->has_queued());
   }

@@ -75,6 +75,7 @@ class Packer {
   void put_reply(const IncomingTransfer& transfer, std::uint32_t offset, std::uint32_t length);
   bool request_again(const SentFrame& frame);
   bool reply_again(const SentFrame& frame);
+  bool write_request(OutgoingCall& call);
   template <class Queue>
   void write_requests_of(Queue& queue, unsigned level);
   bool may_open(const OutgoingCall& call);
@@ -231,13 +232,22 @@ void Packer::write_again() {
         }
         break;
       case SentKind::cancel:
+        if (has_room(wire::kSmallFrameBytes)) {
+          at_ = wire::encode(wire::CancelFrame{.id = {frame.slot, frame.generation},
+                                               .level = static_cast<std::uint8_t>(frame.offset),
+                                               .total = frame.length},
+                             at_);
+          remember(SentKind::cancel, frame.slot, frame.generation, frame.offset, frame.length);
+        } else {
+          done = false;
+        }
+        break;
       case SentKind::flow_reset:
         if (has_room(wire::kSmallFrameBytes)) {
-          at_ = wire::encode_u64(
-              frame.what() == SentKind::cancel ? wire::FrameType::cancel : wire::FrameType::flow_reset,
-              wire::TransferId{frame.slot, frame.generation}.packed(), at_);
-          remember(frame.what(), frame.slot, frame.generation);
-          if (frame.what() == SentKind::flow_reset) ++core_.events.counters.flow_resets_sent;
+          at_ = wire::encode_u64(wire::FrameType::flow_reset,
+                                 wire::TransferId{frame.slot, frame.generation}.packed(), at_);
+          remember(SentKind::flow_reset, frame.slot, frame.generation);
+          ++core_.events.counters.flow_resets_sent;
         } else {
           done = false;
         }
@@ -279,15 +289,21 @@ void Packer::write_replies() {
 bool Packer::may_open(const OutgoingCall& call) {
   // Deeper calls may use slots that shallower ones may not, so that these never wait for what waits for them.
   const std::uint32_t reserved = (kMaxDepth - call.depth) * (path_.max_calls / 32);
-  if (path_.outstanding + reserved >= path_.max_calls) return false;
+  if (path_.calls.size() - path_.free_slots.size() + reserved >= path_.max_calls) return false;
   if (call.depth == 0 &&
       core_.reply_room_used + core_.config.limits.inline_bytes > core_.config.limits.reply_bytes) {
     return false;
   }
   token::CreditSender& credit = path_.credit[call.depth];
   const std::uint32_t cost = token::request_cost(call.bytes);
-  if (credit.may_send(cost)) [[likely]]
+  if (credit.may_send(cost)) [[likely]] {
+    path_.blocked_since = Instant::never();
     return true;
+  }
+  if (path_.blocked_since.is_never()) {
+    path_.blocked_since = now_;
+    path_.say_blocked_at = now_ + Core::kShortestBlockedRepeat;
+  }
   if (credit.told_blocked_at != credit.limit && has_room(wire::kSmallFrameBytes)) {
     credit.told_blocked_at = credit.limit;
     at_ = wire::encode_level(wire::FrameType::blocked, call.depth, credit.used + cost, at_);
@@ -295,6 +311,30 @@ bool Packer::may_open(const OutgoingCall& call) {
     core_.events.emit(event::CreditBlocked{{}, path_.id, credit.limit});
   }
   return false;
+}
+
+// Writes as much of a call as fits. False: the packet is full.
+bool Packer::write_request(OutgoingCall& call) {
+  const std::uint32_t length =
+      cut(room(), room_when_empty_, wire::kRequestBytes, call.header_bytes, call.bytes, call.sent_bytes);
+  if (length == 0 && (call.bytes != 0 || room() < wire::kRequestBytes)) {
+    full_ = true;
+    return false;
+  }
+  if (call.state == OutgoingCall::State::queued) {
+    path_.credit[call.depth].used += token::request_cost(call.bytes);
+    core_.take_slot(path_, call);
+    core_.events.moved(path_.id, wire::TransferId{call.slot, call.generation}.packed(), event::TransferStage::sent,
+                       false);
+    auto& queue = path_.peer->queue_of(call);
+    queue.remove(call);
+    queue.charge(call.hook.level, call.bytes + wire::kRequestBytes);
+  }
+  put_request(call, call.sent_bytes, length);
+  core_.events.counters.payload_bytes_sent += length;
+  call.sent_bytes += length;
+  path_.partial = call.sent_bytes == call.bytes ? nullptr : &call;
+  return true;
 }
 
 template <class Queue>
@@ -307,43 +347,30 @@ void Packer::write_requests_of(Queue& queue, unsigned level) {
       core_.completions.push_back({.call = call});
       continue;
     }
-    const bool opens = call->state == OutgoingCall::State::queued;
-    if (opens) {
-      if (call->bytes > path_.max_bytes) [[unlikely]] {
-        core_.fail_call(*call, Code::too_large, "the request is larger than the peer takes", now_);
-        continue;
-      }
-      if (!may_open(*call)) return;
+    if (call->bytes > path_.max_bytes) [[unlikely]] {
+      core_.fail_call(*call, Code::too_large, "the request is larger than the peer takes", now_);
+      continue;
     }
-    const std::uint32_t length = cut(room(), room_when_empty_, wire::kRequestBytes, call->header_bytes, call->bytes,
-                                     call->sent_bytes);
-    if (length == 0 && (call->bytes != 0 || room() < wire::kRequestBytes)) {
-      full_ = true;
-      return;
-    }
-    if (opens) {
-      path_.credit[call->depth].used += token::request_cost(call->bytes);
-      core_.take_slot(path_, *call);
-      core_.events.moved(path_.id, wire::TransferId{call->slot, call->generation}.packed(), event::TransferStage::sent,
-                         false);
-    }
-    put_request(*call, call->sent_bytes, length);
-    core_.events.counters.payload_bytes_sent += length;
-    queue.charge(call->hook.level, length + wire::kRequestBytes);
-    call->sent_bytes += length;
-    if (call->sent_bytes == call->bytes) queue.remove(*call);
+    if (!may_open(*call)) return;
+    do {
+      if (!write_request(*call)) return;
+    } while (path_.partial != nullptr);
   }
 }
 
 void Packer::write_requests() {
   if (path_.peer == nullptr || path_.peer->path != path_.id) return;
   Peer& peer = *path_.peer;
-  for (unsigned level = kMaxDepth; level-- > 0 && !peer.nested.empty();) write_requests_of(peer.nested, level);
-  write_requests_of(peer.queue, schedule::kPriorityLevels);
+  while (path_.partial != nullptr) {
+    if (!write_request(*path_.partial)) return;
+  }
+  for (unsigned level = kMaxDepth; level-- > 0 && !peer.nested.empty() && !full_;) write_requests_of(peer.nested, level);
+  if (!full_) write_requests_of(peer.queue, schedule::kPriorityLevels);
 }
 
 void Core::pack_path(Path& path, std::vector<Train>& out, Instant now) {
   if (!path.keys.installed()) return;
+  if (!is_waiting(path)) path.waiting_since = now;  // silence is counted from what is sent now
   std::byte* const train_begin = arena.get() + arena_used;
   std::byte* train_end = train_begin;
   std::uint32_t segment = 0;
@@ -450,7 +477,6 @@ void Core::seal_packet(Path& path, std::byte* packet, std::size_t prefix, std::b
                             {text, static_cast<std::size_t>(end - text)}, end);
   record.bytes = static_cast<std::uint32_t>(end + wire::kTagBytes - packet);
   path.key_bytes += record.bytes;
-  if (record.ack_eliciting && !is_waiting(path)) path.waiting_since = now;
   path.loss.on_sent(number, record, now);
   if (record.in_flight) {
     path.congestion.on_sent(record.bytes, path.loss.bytes_in_flight(), now);

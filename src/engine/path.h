@@ -98,7 +98,10 @@ struct Path {
   std::uint32_t max_bytes = 0;         // largest message that the other side takes
   std::uint32_t outstanding = 0;
   std::uint64_t next_generation = 1;
+  OutgoingCall* partial = nullptr;     // some of its fragments are out: the rest goes before any other call
   std::array<token::CreditSender, token::kLevels> credit;
+  Instant blocked_since = Instant::never();  // a call waits for credit
+  Instant say_blocked_at = Instant::never();
 
   // ---- calls to here ----
   std::vector<IncomingSlot> incoming;

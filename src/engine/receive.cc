@@ -112,12 +112,13 @@ bool Core::on_frames(Path& path, ByteSpan frames, bool& ack_eliciting, detail::P
         if (at == nullptr || !on_ack(path, frame, now)) return false;
         break;
       }
-      case wire::FrameType::cancel:
-        at = wire::decode_u64(at, end, value);
-        if (at == nullptr) return false;
-        on_cancel_frame(path, wire::TransferId::unpack(value), now);
+      case wire::FrameType::cancel: {
+        wire::CancelFrame frame;
+        at = wire::decode(at, end, frame);
+        if (at == nullptr || !on_cancel_frame(path, frame, now)) return false;
         ack_eliciting = true;
         break;
+      }
       case wire::FrameType::credit:
         at = wire::decode_level(at, end, level, value);
         if (at == nullptr || level >= token::kLevels) return false;
@@ -221,6 +222,8 @@ struct LossVisitor {
       const SentFrame& frame = path.frames[i];
       if (frame.what() == SentKind::reply) {
         core.on_reply_acked(path, frame);
+      } else if (frame.what() == SentKind::cancel) {
+        path.free_slots.push_back(frame.slot);  // the peer knows; only now may the slot name another call
       } else if (frame.what() == SentKind::path) {
         path.announce_path = false;
       }

@@ -95,11 +95,18 @@ void Core::queue_delivery(IncomingTransfer& transfer) {
   deliveries_last[level] = &transfer;
 }
 
-void Core::on_cancel_frame(Path& path, wire::TransferId id, Instant) {
-  IncomingSlot* slot = incoming_slot(path, id.slot);
-  if (slot == nullptr || id.generation < slot->generation) return;
+bool Core::on_cancel_frame(Path& path, const wire::CancelFrame& frame, Instant) {
+  IncomingSlot* slot = incoming_slot(path, frame.id.slot);
+  if (slot == nullptr || frame.level >= token::kLevels) return false;
+  if (frame.id.generation < slot->generation) return true;
   if (slot->transfer != nullptr) retire(path, *slot);
-  slot->generation = id.generation;  // a cancellation that overtook its request: the request finds it done
+  if (frame.id.generation == slot->generation) return true;
+  // It overtook its request, which finds it done. The sender has spent credit on it all the same.
+  slot->generation = frame.id.generation;
+  const std::uint32_t cost = token::request_cost(frame.total);
+  if (!path.accounts[frame.level].on_received(cost)) return false;
+  give_credit(&path, frame.level, path.accounts[frame.level].is_reserve(), cost);
+  return true;
 }
 
 // The caller no longer wants what this slot holds.
@@ -135,23 +142,30 @@ void Core::release_incoming(IncomingTransfer& transfer) {
 }
 
 void Core::finish_credit(IncomingTransfer& transfer) {
-  const std::uint8_t level = std::min<std::uint8_t>(transfer.depth, kMaxDepth);
-  Path* path = find_path(transfer.path);
+  give_credit(find_path(transfer.path), std::min<std::uint8_t>(transfer.depth, kMaxDepth), transfer.reserve,
+              transfer.cost);
+}
+
+void Core::give_credit(Path* path, std::uint8_t level, bool reserve, std::uint32_t cost) {
   if (path == nullptr) {
-    ledger.finish_closed(transfer.cost, transfer.reserve);
+    ledger.finish_closed(cost, reserve);
   } else {
-    ledger.finish(path->accounts[level], transfer.cost);
+    ledger.finish(path->accounts[level], cost);
     if (path->accounts[level].should_announce()) {
       path->credit_levels_owed |= static_cast<std::uint8_t>(1u << level);
       touch(*path);
     }
   }
-  // Somebody else may have been waiting for what this freed. Few paths wait at once, so a scan is fine.
-  if (ledger.take_raised() != nullptr) {
-    while (ledger.take_raised() != nullptr) {
-    }
-    paths.for_each([this](Path& other) { owe_credit(other); });
+  announce_raised();
+}
+
+// Somebody else may have been waiting for what was freed. Few paths wait at once, so a scan is fine.
+void Core::announce_raised() {
+  if (ledger.take_raised() == nullptr) [[likely]]
+    return;
+  while (ledger.take_raised() != nullptr) {
   }
+  paths.for_each([this](Path& other) { owe_credit(other); });
 }
 
 void Core::owe_credit(Path& path) {

@@ -60,9 +60,7 @@ void CreditLedger::finish(CreditAccount& account, std::uint64_t cost) {
     return;
   }
   promised_ -= cost;
-  wait(account);  // if its bound per path was what held it back, it is in line from now on
-  serve_waiting();
-  if (first_waiting_ == nullptr) raise(account);
+  settle(account);
 }
 
 void CreditLedger::finish_closed(std::uint64_t cost, bool reserve) {
@@ -74,16 +72,43 @@ void CreditLedger::finish_closed(std::uint64_t cost, bool reserve) {
 void CreditLedger::on_blocked(CreditAccount& account, std::uint64_t needed) {
   account.blocked_ = true;
   if (!account.pooled_) return;
-  if (needed <= account.limit_) return;  // our raise and its complaint crossed
+  // A complaint often crosses the announcement that answers it, so `needed` below our limit still tells that the window
+  // is what holds the sender back. It doubles at most once for each half window that arrived.
+  if (account.received_ >= account.grow_at_) {
+    account.window_ = std::min(std::max(account.window_ * 2, options_.largest_cost), options_.per_path);
+    account.quantum_ = std::max<std::uint64_t>(account.window_ / 4, 1);
+    account.grow_at_ = account.received_ + account.window_ / 2;
+  }
   // At most one message more than the limit is a sane wish; a larger one is cut to that.
   const std::uint64_t wish = std::min(needed, account.limit_ + options_.largest_cost);
   // One that is in line already may change its mind, but not to more than its bound.
   if (!account.waiting_ || wish - account.finished_ <= options_.per_path) account.needed_ = wish;
-  account.window_ = std::min(std::max(account.window_ * 2, options_.largest_cost), options_.per_path);
-  account.quantum_ = std::max<std::uint64_t>(account.window_ / 4, 1);
-  wait(account);
-  serve_waiting();
+  settle(account);
+}
+
+// Gives the account what it needs and then a full window; or puts it in line if others are waiting or there is not
+// enough. One that is at its bound per path is not in line: only its own answers make room, and they come by here.
+void CreditLedger::settle(CreditAccount& account) {
+  const bool wants = account.needed_ > account.limit_ && account.needed_ - account.finished_ <= options_.per_path;
+  if (first_waiting_ != nullptr || (wants && !give(account))) {
+    if (wants && !account.waiting_) {
+      account.waiting_ = true;
+      account.next_waiting_ = nullptr;
+      (last_waiting_ != nullptr ? last_waiting_->next_waiting_ : first_waiting_) = &account;
+      last_waiting_ = &account;
+    }
+    serve_waiting();
+  }
   if (first_waiting_ == nullptr) raise(account);
+}
+
+// A whole message or nothing: no hold-and-wait.
+bool CreditLedger::give(CreditAccount& account) {
+  const std::uint64_t missing = account.needed_ > account.limit_ ? account.needed_ - account.limit_ : 0;
+  if (missing > free_bytes()) return false;
+  account.limit_ += missing;
+  promised_ += missing;
+  return true;
 }
 
 // Fills the account's window. Only while nobody waits: a part of a message given to one would be missing to another,
@@ -96,24 +121,11 @@ void CreditLedger::raise(CreditAccount& account) {
   promised_ += step;
 }
 
-// Puts the account in line for the limit it needs, unless only its own answers can make room within its bound.
-void CreditLedger::wait(CreditAccount& account) {
-  if (account.waiting_ || account.needed_ <= account.limit_) return;
-  if (account.needed_ - account.finished_ > options_.per_path) return;
-  account.waiting_ = true;
-  account.next_waiting_ = nullptr;
-  (last_waiting_ != nullptr ? last_waiting_->next_waiting_ : first_waiting_) = &account;
-  last_waiting_ = &account;
-}
-
-// Gives what was freed to whoever waits longest, a whole message at a time: no hold-and-wait.
+// Gives what was freed to whoever waits longest.
 void CreditLedger::serve_waiting() {
   while (first_waiting_ != nullptr) {
     CreditAccount& account = *first_waiting_;
-    const std::uint64_t missing = account.needed_ > account.limit_ ? account.needed_ - account.limit_ : 0;
-    if (missing > free_bytes()) return;
-    account.limit_ += missing;
-    promised_ += missing;
+    if (!give(account)) return;
     first_waiting_ = account.next_waiting_;
     if (first_waiting_ == nullptr) last_waiting_ = nullptr;
     account.waiting_ = false;

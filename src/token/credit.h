@@ -62,7 +62,8 @@ class CreditAccount {
   std::uint64_t received_ = 0;
   std::uint64_t finished_ = 0;
   std::uint64_t limit_ = 0;
-  std::uint64_t announced_ = 0;
+  std::uint64_t announced_ = 0;  // what the sender surely knows, as far as we know
+  std::uint64_t grow_at_ = 0;    // what must have been received before the window doubles again
   std::uint64_t window_ = 0;   // how far the limit may stand beyond what is finished
   std::uint64_t quantum_ = 1;  // smallest raise worth a frame
   std::uint64_t needed_ = 0;   // while waiting
@@ -111,7 +112,8 @@ class CreditLedger {
  private:
   std::uint64_t free_bytes() const { return options_.capacity > promised_ ? options_.capacity - promised_ : 0; }
   void raise(CreditAccount& account);
-  void wait(CreditAccount& account);
+  bool give(CreditAccount& account);
+  void settle(CreditAccount& account);
   void serve_waiting();
 
   Options options_;

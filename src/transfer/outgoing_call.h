@@ -47,6 +47,7 @@ struct OutgoingCall {
   bool connect_only = false;         // completes with an empty reply once the peer is connected; nothing is sent
   // ---- the engine's ----
   State state = State::idle;
+  bool slot_held = false;            // its slot outlives it, until the peer has acknowledged the cancellation
   std::uint32_t slot = 0;
   std::uint64_t generation = 0;
   schedule::QueueHook<OutgoingCall> hook;  // in its peer's send queue

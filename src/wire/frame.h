@@ -83,7 +83,7 @@ struct AckFrame {
 //   credit          level, limit: requests of that level may use credit up to `limit`, counted from the path's start
 //   blocked         level, needed: the limit that would let the next request go
 //   probe, probe_response   a timestamp of the prober's, echoed
-//   cancel, flow_reset      a transfer id
+//   flow_reset      a transfer id
 //   close           a reason
 //   path            the responder's number for this path
 //   ping            nothing
@@ -92,6 +92,13 @@ enum class CloseReason : std::uint8_t {
   idle = 1,      // the sender had nothing outstanding and everything acknowledged; calls may be sent again elsewhere
   violation = 2  // the receiver broke a rule
 };
+// A cancellation tells what its request cost, because the request may never have arrived and never will.
+struct CancelFrame {
+  TransferId id;
+  std::uint8_t level = 0;
+  std::uint16_t total = 0;  // bytes of the request
+};
+
 // ---- sizes ----
 inline constexpr std::size_t kRequestBytes = 24;   // fixed part
 inline constexpr std::size_t kReplyBytes = 12;
@@ -154,6 +161,13 @@ inline std::byte* encode(const ReplyFrame& frame, std::byte* to) {
 
 std::byte* encode(const AckFrame& frame, std::byte* to);
 
+inline std::byte* encode(const CancelFrame& frame, std::byte* to) {
+  to[0] = static_cast<std::byte>(FrameType::cancel);
+  to[1] = static_cast<std::byte>(frame.level);
+  store<std::uint64_t>(to + 2, frame.id.packed());
+  store<std::uint16_t>(to + 10, frame.total);
+  return to + 12;
+}
 inline std::byte* encode_level(FrameType type, std::uint8_t level, std::uint64_t value, std::byte* to) {
   to[0] = static_cast<std::byte>(type);
   to[1] = static_cast<std::byte>(level);
@@ -227,6 +241,13 @@ inline const std::byte* decode(const std::byte* at, const std::byte* end, ReplyF
 
 const std::byte* decode(const std::byte* at, const std::byte* end, AckFrame& frame);
 
+inline const std::byte* decode(const std::byte* at, const std::byte* end, CancelFrame& frame) {
+  if (end - at < 12) return nullptr;
+  frame.level = static_cast<std::uint8_t>(at[1]);
+  frame.id = TransferId::unpack(load<std::uint64_t>(at + 2));
+  frame.total = load<std::uint16_t>(at + 10);
+  return at + 12;
+}
 inline const std::byte* decode_level(const std::byte* at, const std::byte* end, std::uint8_t& level,
                                      std::uint64_t& value) {
   if (end - at < 10) return nullptr;

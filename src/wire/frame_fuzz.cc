@@ -13,7 +13,8 @@ namespace {
 using namespace weir;
 using namespace weir::wire;
 
-void expect_same_bytes(const std::byte* begin, const std::byte* end, const std::byte* again, const std::byte* again_end) {
+void expect_same_bytes(const std::byte* begin, const std::byte* end, const std::byte* again,
+                       const std::byte* again_end) {
   WEIR_CHECK(std::equal(begin, end, again, again_end), "a frame encodes to other bytes than it was decoded from");
 }
 
