@@ -36,17 +36,16 @@ struct CallGroup {
 };
 // False if the call is complete already and does not count.
 bool call_join(CallRecord* record, CallGroup& group) noexcept;
-Result<Reply> call_take(CallRecord* record);        // the result, once; releases the record
-Result<Bytes> call_header(CallRecord* record);      // the reply's header, of a call that is ready
-Result<Reply> call_wait(CallRecord* record);        // blocks this thread; releases the record
-void call_drop(CallRecord* record) noexcept;        // cancels; releases the record
+Result<Reply> call_take(CallRecord* record);    // the result, once; releases the record
+Result<Bytes> call_header(CallRecord* record);  // the reply's header, of a call that is ready
+Result<Reply> call_wait(CallRecord* record);    // blocks this thread; releases the record
+void call_drop(CallRecord* record) noexcept;    // cancels; releases the record
 
 }  // namespace detail
 
 class [[nodiscard]] Call {
  public:
-  Call(Call&& other) noexcept
-      : record_(std::exchange(other.record_, nullptr)), failure_(std::move(other.failure_)) {}
+  Call(Call&& other) noexcept : record_(std::exchange(other.record_, nullptr)), failure_(std::move(other.failure_)) {}
   Call& operator=(Call&& other) noexcept {
     if (this != &other) {
       cancel();

@@ -1,4 +1,5 @@
-// Task<T>: a coroutine that gives a T. Lazy: it runs when somebody awaits it, or Pool::run() or Pool::spawn() starts it.
+// Task<T>: a coroutine that gives a T. Lazy: it runs when somebody awaits it, or Pool::run() or Pool::spawn() starts
+// it.
 #pragma once
 
 #include <coroutine>
@@ -47,10 +48,8 @@ template <class T>
 struct TaskPromise : TaskPromiseBase {
   Task<T> get_return_object() noexcept;
   template <class U>
-    requires std::is_constructible_v<T, U&&>
-  void return_value(U&& from) {
-    value.emplace(std::forward<U>(from));
-  }
+  requires std::is_constructible_v<T, U&&>
+  void return_value(U&& from) { value.emplace(std::forward<U>(from)); }
   T take() {
     if (exception) std::rethrow_exception(exception);
     return std::move(*value);

@@ -156,6 +156,8 @@ void Core::fail_call(OutgoingCall& call, Code code, const char* sentence, Instan
                        .length = static_cast<std::uint16_t>(call.bytes),
                        .generation = call.generation});
       call.slot_held = true;
+      if (path.held.size() < path.calls.size()) path.held.resize(path.calls.size());
+      path.held[call.slot] = call.generation;
       touch(path);
     }
   }

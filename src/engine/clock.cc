@@ -40,6 +40,8 @@ void Core::on_timeout(Instant now) {
         } else if (peer.forged_replies != 0) {
           give_up_hello(peer, Code::unauthenticated,
                         "the peer could not prove that it knows the secret; do both sides have the same one?", now);
+        } else if (peer.own_replies != 0) {
+          give_up_hello(peer, Code::invalid_argument, "the peer's address leads back to this very pool", now);
         } else {
           give_up_hello(peer, Code::peer_failed, "the peer did not answer", now);
         }
@@ -54,14 +56,19 @@ void Core::on_path_timer(Path& path, Instant now) {
   if (path.loss.deadline() <= now) on_loss_timer(path, now);
   if (!path.blocked_since.is_never() && path.say_blocked_at <= now) {
     // Still no credit: say so again, less and less often.
-    for (auto& credit : path.credit) credit.told_blocked_at = ~std::uint64_t{0};
+    for (std::size_t level = 0; level < path.credit.in_use(); ++level) {
+      path.credit[level].told_blocked_at = ~std::uint64_t{0};
+    }
     path.say_blocked_at = now + std::clamp<Duration>(now - path.blocked_since, kShortestBlockedRepeat, kLongestBlockedRepeat);
   }
   if (is_waiting(path)) {
     const Duration silent = now - heard(path);
     const Duration limit =
         path.state == Path::State::confirming ? config.timeouts.connect : config.timeouts.silence;
-    if (silent >= limit) {
+    // One that is heard but never acknowledges does not hear us, or does not want to.
+    const recovery::SentPacket* oldest = path.loss.oldest_outstanding();
+    const bool deaf = oldest != nullptr && now - oldest->sent_at >= kDeafSilences * config.timeouts.silence;
+    if (silent >= limit || deaf) {
       if (path.peer != nullptr) {
         events.emit(event::PeerHealthChanged{{}, path.id, path.peer->name, event::PeerHealth::failed});
         // It took what was queued, too: a silent peer would only make those wait as long again.
@@ -80,20 +87,37 @@ void Core::on_path_timer(Path& path, Instant now) {
     }
     return;
   }
-  if (path.incoming_live != 0) return;
+  // A caller that waits for an answer probes; one that has sent half a request and is never heard again is idle, too.
   const Duration idle = now - last_used(path);
-  if (idle >= (path.initiator ? config.timeouts.idle_peer / 2 : config.timeouts.idle_peer)) {
-    send_close(path, wire::CloseReason::idle, now);
+  if (idle >= idle_limit(path)) {
+    // Only what surely never ran may be sent again.
+    send_close(path, path.incoming_live == 0 ? wire::CloseReason::idle : wire::CloseReason::leaving, now);
     end_path(path, Code::peer_failed, "the peer closed", true, now);
     return;
   }
-  if (idle >= kScheduleIdle && path.keys.has_schedules()) {
+  if (idle >= kScheduleIdle && path.incoming_live == 0 && path.keys.has_schedules()) {
     path.keys.drop_schedules();
     path.loss.release_memory();
     path.frames.release_memory();
     path.again.release_memory();
     path.replay.shrink();
+    path.replies.release_memory();
+    if (path.free_slots.size() == path.calls.size()) {  // generations are the path's, so slots can start over
+      path.calls = std::vector<OutgoingCall*>();
+      path.free_slots = std::vector<std::uint32_t>();
+      path.held = std::vector<std::uint64_t>();
+    }
+    if (path.peer != nullptr) {
+      path.peer->queue.release_memory();
+      path.peer->nested.release_memory();
+    }
   }
+}
+
+// The initiator forgets first, so that it never uses a path that the responder has forgotten.
+Duration Core::idle_limit(const Path& path) const {
+  if (!path.ever_received) return config.timeouts.connect;
+  return path.initiator ? config.timeouts.idle_peer / 2 : config.timeouts.idle_peer;
 }
 
 void Core::update_timer(Path& path, Instant now) {
@@ -107,11 +131,11 @@ void Core::update_timer(Path& path, Instant now) {
     if (path.state == Path::State::open && path.congestion.may_send(path.loss.bytes_in_flight())) {
       next = earliest(next, path.mtu.deadline());
     }
-  } else if (path.incoming_live == 0) {
+  } else {
     const Instant used = last_used(path);
-    next = earliest(next, path.keys.has_schedules()
+    next = earliest(next, path.incoming_live == 0 && path.keys.has_schedules()
                               ? used + kScheduleIdle
-                              : used + (path.initiator ? config.timeouts.idle_peer / 2 : config.timeouts.idle_peer));
+                              : used + idle_limit(path));
   }
   if (!path.blocked_since.is_never()) next = earliest(next, path.say_blocked_at);
   // Held back by the pacer with something to send: wake when it lets go.
@@ -143,7 +167,7 @@ void Core::end_path(Path& path, Code code, const char* sentence, bool requeue, I
     if (slot.transfer != nullptr) retire(path, slot);
   }
   if (path.keys.installed()) {
-    for (auto& account : path.accounts) ledger.close(account);
+    ledger.close(path.accounts[0]);
   }
   wheel.cancel(path.timer);
   paths.release(&path);
@@ -167,10 +191,16 @@ void Core::send_plain(const Address& to, ByteSpan bytes) {
   events.counters.bytes_sent += bytes.size();
 }
 
-// One sealed packet, sent outside of recovery: the path is over, so nobody would look at an acknowledgement.
-void Core::send_close(Path& path, wire::CloseReason reason, Instant) {
+// One sealed packet, sent outside of recovery: the path is over, so nobody would look at an acknowledgement. If it is
+// lost the peer goes on sending to a path that is gone, and is told again.
+void Core::send_close(Path& path, wire::CloseReason reason, Instant now) {
   if (!path.keys.installed() || path.state != Path::State::open) return;
-  std::byte packet[wire::kHeaderBytes + 2 + wire::kTagBytes];
+  if (farewells == nullptr) farewells = std::make_unique<Farewell[]>(kFarewells);
+  Farewell& farewell = farewell_of(path.id);
+  farewell.path = path.id;
+  farewell.to = path.remote;
+  farewell.last_sent = now;
+  std::byte* const packet = farewell.packet.data();
   const std::uint64_t number = path.next_number++;
   wire::encode({.type = wire::PacketType::sealed,
                 .key_low = static_cast<std::uint8_t>(path.keys.send_id() & ((1u << wire::kKeyIdBits) - 1)),
@@ -180,7 +210,17 @@ void Core::send_close(Path& path, wire::CloseReason reason, Instant) {
   std::byte* text = packet + wire::kHeaderBytes;
   std::byte* end = wire::encode_u8(wire::FrameType::close, static_cast<std::uint8_t>(reason), text);
   path.keys.send_key().seal(crypto::make_nonce(0, number), {packet, wire::kHeaderBytes}, {text, 2}, end);
-  send_plain(path.remote, packet);
+  send_plain(path.remote, farewell.packet);
+}
+
+// A sealed packet names a path that is not there. Whoever sent it, the answer goes to the peer that had the path, is
+// what that peer was told before, is not larger than the question, and not frequent.
+void Core::say_farewell_again(std::uint32_t path, std::size_t bytes, Instant now) {
+  if (farewells == nullptr) return;
+  Farewell& farewell = farewell_of(path);
+  if (farewell.path != path || bytes < farewell.packet.size() || now - farewell.last_sent < kFarewellInterval) return;
+  farewell.last_sent = now;
+  send_plain(farewell.to, farewell.packet);
 }
 
 bool Core::evict_idle_path(Instant now, const Path* but) {

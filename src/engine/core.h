@@ -2,6 +2,7 @@
 // (callees), clock.cc (timers, liveness, ends of paths).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -38,19 +39,29 @@ struct Method {
 };
 
 struct Core {
+  // What to do with the packet after one of its frames.
+  enum class Verdict : std::uint8_t {
+    fine,
+    not_now,    // no room: as if the packet had been lost, so that its frames come again
+    violation,  // the path must go
+  };
+
   // Bounds that no configuration changes.
   static constexpr std::size_t kArenaBytes = 512 * 1024;
   static constexpr std::size_t kMaxTrainBytes = 64'000;      // below what one UDP_SEGMENT send takes
   static constexpr std::size_t kMaxSegments = 64;
+  static constexpr std::uint32_t kMaxTrainMessages = 256;     // so that the receiver starts before we are done
   static constexpr std::size_t kBaseDatagramBytes = 1'200;    // passes everywhere
   static constexpr std::uint32_t kExchangeWindow = 1u << 14;  // hellos answered and not yet followed up
   static constexpr std::uint32_t kHellosPerMillisecond = 64;  // answered at most
+  static constexpr std::uint32_t kSmallestCutBytes = 512;     // smaller messages never travel in fragments
   static constexpr std::uint32_t kMaxMethods = 1u << 16;
   static constexpr Duration kFirstHelloRetry = std::chrono::milliseconds(20);
   static constexpr Duration kLongestHelloRetry = std::chrono::milliseconds(500);
   static constexpr Duration kScheduleIdle = std::chrono::seconds(1);  // then an idle path drops its key schedules
   static constexpr Duration kShortestBlockedRepeat = std::chrono::milliseconds(5);
   static constexpr Duration kLongestBlockedRepeat = std::chrono::milliseconds(200);
+  static constexpr int kDeafSilences = 4;                     // so long may a peer that is heard acknowledge nothing
   static constexpr std::uint32_t kRestartSuspicion = 2;       // probe timeouts in a row before a second hello
 
   Core(const EngineConfig& config_, crypto::Entropy& entropy_, Subscriber* subscriber, std::uint64_t seed, Instant now);
@@ -72,8 +83,7 @@ struct Core {
   // `aad` precedes the ciphertext in the datagram.
   bool open_sealed(Path& path, const wire::PacketHeader& header, MutableByteSpan datagram, std::size_t aad,
                    std::uint8_t ecn, detail::Pin* buffer, Instant now);
-  // False: a frame made no sense, or broke a rule; the path must go.
-  bool on_frames(Path& path, ByteSpan frames, bool& ack_eliciting, detail::Pin* buffer, Instant now);
+  Verdict on_frames(Path& path, ByteSpan frames, bool& ack_eliciting, detail::Pin* buffer, Instant now);
   bool on_ack(Path& path, const wire::AckFrame& frame, Instant now);
   void on_path_frame(Path& path, std::uint32_t remote_id, Instant now);
   void on_blocked(Path& path, std::uint8_t level, std::uint64_t needed, Instant now);
@@ -92,7 +102,7 @@ struct Core {
   std::uint32_t take_slot(Path& path, OutgoingCall& call);
 
   // ---- serve.cc ----
-  bool on_request(Path& path, const wire::RequestFrame& frame, detail::Pin* buffer, Instant now);
+  Verdict on_request(Path& path, const wire::RequestFrame& frame, detail::Pin* buffer, Instant now);
   bool on_cancel_frame(Path& path, const wire::CancelFrame& frame, Instant now);
   IncomingSlot* incoming_slot(Path& path, std::uint32_t slot);
   void retire(Path& path, IncomingSlot& slot);      // a newer generation, or the path's end
@@ -131,15 +141,23 @@ struct Core {
   void on_timeout(Instant now);
   void on_path_timer(Path& path, Instant now);
   void update_timer(Path& path, Instant now);
-  bool is_waiting(const Path& path) const { return path.outstanding != 0 || path.loss.eliciting_in_flight() != 0; }
+  Duration idle_limit(const Path& path) const;
+  // Something is owed by the other side: replies, acknowledgements, the rest of a request.
+  static bool is_waiting(const Path& path) {
+    return path.outstanding != 0 || path.loss.eliciting_in_flight() != 0 || path.receiving != 0;
+  }
   // Ends a path. Its calls fail with `code`, or go back to the queue if `requeue`.
   void end_path(Path& path, Code code, const char* sentence, bool requeue, Instant now);
   void send_close(Path& path, wire::CloseReason reason, Instant now);
+  void say_farewell_again(std::uint32_t path, std::size_t bytes, Instant now);
   // Closes the responder's path that has been idle longest. False if there is none.
   bool evict_idle_path(Instant now, const Path* but = nullptr);
   void close(Instant now);
 
-  Path* find_path(std::uint32_t id);
+  Path* find_path(std::uint32_t id) {
+    Path* path = paths.at(id & 0xfffff);
+    return path != nullptr && path->id == id ? path : nullptr;
+  }
   Path* path_of(Peer& peer) { return peer.path == kNoPath ? nullptr : find_path(peer.path); }
 
   EngineConfig config;
@@ -166,6 +184,7 @@ struct Core {
   std::unique_ptr<crypto::AeadKey> responder_key;
   std::unique_ptr<std::uint32_t[]> exchanges;  // by sequence: the path it became, or kNoPath
   std::uint64_t next_sequence = 1;
+  std::uint64_t next_path_serial = 1;
   Instant hello_window_start{};
   Instant last_eviction{};
   std::uint32_t hellos_in_window = 0;
@@ -187,6 +206,16 @@ struct Core {
   std::vector<Plain> plain;
   std::vector<std::byte> plain_bytes;
   static constexpr std::size_t kMaxPlainBytes = 64 * 1024;
+  struct Farewell {                            // the closing packet of a path that is gone
+    std::uint32_t path = kNoPath;
+    Address to;
+    Instant last_sent{};
+    std::array<std::byte, wire::kHeaderBytes + 2 + wire::kTagBytes> packet{};
+  };
+  static constexpr std::size_t kFarewells = 1024;  // hashed: a newer one may take the place of an older one
+  static constexpr Duration kFarewellInterval = std::chrono::milliseconds(1);
+  std::unique_ptr<Farewell[]> farewells;
+  Farewell& farewell_of(std::uint32_t path) { return farewells[(path * 0x9e3779b1u >> 16) % kFarewells]; }
   std::size_t reply_room_used = 0;
   std::uint32_t calls_queued = 0;
   std::uint32_t calls_sent = 0;

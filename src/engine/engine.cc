@@ -115,7 +115,9 @@ Census Engine::census() const {
   core_->paths.for_each([&](Path& path) {
     census.frames_in_flight += path.frames.size() + path.again.size();
     census.packets_in_flight += path.loss.eliciting_in_flight();
-    for (const auto& account : path.accounts) census.credit_used += account.unanswered();
+    for (std::size_t level = 0; level < path.accounts.in_use(); ++level) {
+      census.credit_used += path.accounts[level].unanswered();
+    }
   });
   return census;
 }

@@ -27,6 +27,9 @@
 namespace weir::engine {
 
 struct Core;
+namespace testing {
+struct EngineAccess;  // lets tests look inside, and seal what no engine would say
+}
 
 // Packets to one destination: equal segments, of which the last may be shorter.
 struct Train {
@@ -85,8 +88,8 @@ class Engine {
   Instant next_deadline() const;
   // Runs handlers and completions. Returns how many.
   std::size_t deliver(Instant now);
-  // Fills `out` with trains until there is nothing to send or the transmit memory is used up. Their bytes stay valid
-  // until the next collect().
+  // Appends at most one train for each path to `out`; call it again while has_work(). Their bytes stay valid until the
+  // next collect().
   void collect(std::vector<Train>& out, Instant now);
   void on_train_fate(const Train& train, TrainFate fate, Instant now);
   bool has_work() const;  // deliver() or collect() would do something now
@@ -101,6 +104,7 @@ class Engine {
   event::Sink& events();
 
  private:
+  friend struct testing::EngineAccess;
   std::unique_ptr<Core> core_;
 };
 

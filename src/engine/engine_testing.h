@@ -1,6 +1,7 @@
 // Two engines and a wire between them, in virtual time. For tests and benchmarks of the engine alone.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -8,14 +9,15 @@
 #include <vector>
 
 #include "base/random.h"
+#include "crypto/nonce_ledger.h"
 #include "engine/engine.h"
 
 namespace weir::engine::testing {
 
-// Repeatable; for tests only.
+// Repeatable; for tests only. A new one starts a world of its own, in which the keys of an earlier one come again.
 class TestEntropy final : public crypto::Entropy {
  public:
-  explicit TestEntropy(std::uint64_t seed) : random_(seed) {}
+  explicit TestEntropy(std::uint64_t seed) : random_(seed) { crypto::forget_recorded_nonces(); }
   void fill(MutableByteSpan out) override {
     for (std::byte& byte : out) byte = static_cast<std::byte>(random_.next());
   }
@@ -93,8 +95,8 @@ class Pair {
       call.block = client().blocks().acquire(call.bytes);
       to = call.block->bytes();
     }
-    std::memcpy(to, header.data(), header.size());
-    std::memcpy(to + header.size(), body.data(), body.size());
+    std::copy(header.begin(), header.end(), reinterpret_cast<char*>(to));
+    std::copy(body.begin(), body.end(), reinterpret_cast<char*>(to) + header.size());
     client().submit(call, now);
   }
 

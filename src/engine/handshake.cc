@@ -4,6 +4,7 @@
 // Only a `first` packet that proves, under the shared secret, to have seen that random makes a path, and each sequence
 // makes at most one. A replayed hello therefore costs an answer smaller than itself, a replayed `first` packet finds
 // its sequence used, and after a restart neither the sequence nor the random exists.
+#include <algorithm>
 #include <cstring>
 
 #include "engine/core.h"
@@ -13,6 +14,18 @@ namespace weir::engine {
 namespace {
 
 ByteSpan name_bytes(const std::string& name) { return as_bytes(name); }
+
+// What the tag of a `first` packet's prefix covers: the prefix, and the responder's random, which does not travel in it.
+// So a recorded prefix means nothing to a responder that has restarted, even if it hands out the same sequence again.
+struct BoundPrefix {
+  BoundPrefix(ByteSpan prefix, const std::array<std::byte, 32>& responder_random) : size(prefix.size() + 32) {
+    std::copy(prefix.begin(), prefix.end(), bytes);
+    std::copy(responder_random.begin(), responder_random.end(), bytes + prefix.size());
+  }
+  ByteSpan span() const { return {bytes, size}; }
+  std::byte bytes[wire::kMaxPrefixBytes + 32];
+  std::size_t size;
+};
 
 }  // namespace
 
@@ -26,16 +39,12 @@ Path* Core::make_path(const Address& remote, bool initiator, Instant now) {
   if (path == nullptr) return nullptr;
   const SlotId id = paths.id_of(path);
   path->id = id.index | static_cast<std::uint32_t>((id.generation >> 1) & 0xfff) << 20;
+  path->serial = next_path_serial++;
   path->initiator = initiator;
   path->remote = remote;
   path->last_received = path->last_sent = path->waiting_since = now;
   path->timer.tag = static_cast<std::uint32_t>(TimerKind::path);
   return path;
-}
-
-Path* Core::find_path(std::uint32_t id) {
-  Path* path = paths.at(id & 0xfffff);
-  return path != nullptr && path->id == id ? path : nullptr;
 }
 
 // ---- initiator ----
@@ -53,6 +62,7 @@ void Core::start_hello(Peer& peer, Instant now) {
   peer.hello_started = now;
   peer.hellos_sent = 0;
   peer.forged_replies = 0;
+  peer.own_replies = 0;
   peer.timer.tag = static_cast<std::uint32_t>(TimerKind::peer);
   if (peer.candidate == kNoPath) {
     events.emit(event::PeerHealthChanged{{}, path->id, peer.name, event::PeerHealth::connecting});
@@ -100,6 +110,11 @@ void Core::on_hello_reply(ByteSpan datagram, const Address& from, Instant now) {
     return reject(event::Rejection::bad_hello, datagram.size());
   }
   Peer& peer = *path->peer;
+  if (reply.responder.incarnation == incarnation) {
+    // Our own hello was sent back to us. Without names to prove, this is the one impostor that can be told apart.
+    ++peer.own_replies;
+    return reject(event::Rejection::bad_hello, datagram.size());
+  }
   // Only somebody who saw our hello gets this far, so the derivation cannot be provoked from afar.
   crypto::KeyBytes key_bytes = crypto::derive_responder_key(config.secret, reply.responder.incarnation);
   const auto key = aead->make_key(key_bytes);
@@ -153,9 +168,8 @@ void Core::confirm(Peer& peer, Path& path, const wire::HelloReply& reply, Instan
   path.remote_incarnation = reply.responder.incarnation;
   path.max_calls = std::min(std::max(reply.calls, 1u), config.limits.calls_per_peer);
   path.max_bytes = reply.inline_bytes;
-  path.credit[0].limit = reply.allowance;
-  for (std::size_t level = 1; level < token::kLevels; ++level) path.credit[level].limit = reply.nested_allowance;
-  for (auto& account : path.accounts) ledger.open_reserve(account);  // a responder that calls back has little room
+  path.credit.open(reply.allowance, reply.nested_allowance);
+  path.accounts.open_reserve(ledger);  // a responder that calls back has little room
 
   wire::FirstPrefix prefix{.sequence = reply.sequence,
                            .allowance = reply.allowance,
@@ -168,7 +182,8 @@ void Core::confirm(Peer& peer, Path& path, const wire::HelloReply& reply, Instan
   entropy.fill(prefix.nonce);
   path.first_prefix = std::make_unique<std::vector<std::byte>>(wire::kMaxPrefixBytes);
   const std::size_t bytes = wire::encode(prefix, path.first_prefix->data());
-  hello_key->mac(prefix.nonce, ByteSpan(*path.first_prefix).first(bytes), path.first_prefix->data() + bytes);
+  const BoundPrefix bound(ByteSpan(*path.first_prefix).first(bytes), reply.responder.random);
+  hello_key->mac(prefix.nonce, bound.span(), path.first_prefix->data() + bytes);
   path.first_prefix->resize(bytes + wire::kTagBytes);
   path.state = Path::State::confirming;
   path.last_received = path.waiting_since = now;
@@ -223,7 +238,10 @@ void Core::on_first(MutableByteSpan datagram, const Address& from, std::uint8_t 
     open_sealed(*path, header, datagram, first->bytes, ecn, buffer, now);
     return;
   }
-  if (closed || !hello_key->verify_mac(first->prefix.nonce, first->authenticated, first->tag)) {
+  const auto responder_random = (*cookie)(sequence);
+  if (closed || first->prefix.initiator.incarnation == incarnation ||
+      !hello_key->verify_mac(first->prefix.nonce, BoundPrefix(first->authenticated, responder_random).span(),
+                             first->tag)) {
     return reject(event::Rejection::bad_hello, datagram.size());
   }
   Path* path = make_path(from, false, now);
@@ -235,7 +253,7 @@ void Core::on_first(MutableByteSpan datagram, const Address& from, std::uint8_t 
                       .initiator_incarnation = initiator.incarnation,
                       .responder_incarnation = incarnation,
                       .initiator_random = initiator.random,
-                      .responder_random = (*cookie)(sequence),
+                      .responder_random = responder_random,
                       .initiator_path = initiator.path,
                       .responder_path = static_cast<std::uint32_t>(sequence)});
   const crypto::KeyNames receives{.from_initiator = true,
@@ -254,15 +272,14 @@ void Core::on_first(MutableByteSpan datagram, const Address& from, std::uint8_t 
   path->state = Path::State::open;
   path->announce_path = true;
   // What a dishonest initiator claims beyond the largest allowance is not believed.
-  ledger.open(path->accounts[0],
-              std::min<std::uint64_t>(first->prefix.allowance, token::CreditLedger::kLargestAllowance));
-  for (std::size_t level = 1; level < token::kLevels; ++level) ledger.open_reserve(path->accounts[level]);
+  path->accounts.open(ledger,
+                      std::min<std::uint64_t>(first->prefix.allowance, token::CreditLedger::kLargestAllowance));
   exchange = path->id;
   ++events.counters.handshakes_completed;
-  if (!open_sealed(*path, header, datagram, first->bytes, ecn, buffer, now)) {
-    // Knows the secret but cannot seal: nothing of it is kept, and the sequence stays used.
-    if (Path* still = find_path(exchange); still != nullptr) end_path(*still, Code::reset, "", false, now);
-  }
+  touch(*path);
+  // If the sealed part was damaged on the way, the path stays for the next `first` packet of this sequence, which then
+  // costs no derivation. Without one it is forgotten soon.
+  open_sealed(*path, header, datagram, first->bytes, ecn, buffer, now);
 }
 
 }  // namespace weir::engine

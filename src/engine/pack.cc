@@ -40,12 +40,19 @@ std::uint32_t cut(std::size_t room, std::size_t room_when_empty, std::uint32_t f
 // Writes the frames of one packet. Owns nothing; lives for one packet.
 class Packer {
  public:
-  Packer(Core& core, Path& path, std::byte* begin, std::byte* limit, std::size_t room_when_empty, Instant now)
-      : core_(core), path_(path), at_(begin), limit_(limit), room_when_empty_(room_when_empty), now_(now) {}
+  Packer(Core& core, Path& path, std::byte* begin, std::byte* limit, std::uint32_t max_messages, Instant now)
+      : core_(core),
+        path_(path),
+        at_(begin),
+        limit_(limit),
+        room_when_empty_(static_cast<std::size_t>(limit - begin)),
+        messages_left_(max_messages),
+        now_(now) {}
 
   std::byte* at() const { return at_; }
   bool eliciting() const { return eliciting_; }
   bool full() const { return full_; }  // something did not fit
+  std::uint32_t messages_left() const { return messages_left_; }
   bool has_messages() const { return messages_; }
   std::uint64_t ack_largest() const { return ack_largest_; }
 
@@ -85,6 +92,7 @@ class Packer {
   std::byte* at_;
   std::byte* limit_;
   std::size_t room_when_empty_;
+  std::uint32_t messages_left_;
   Instant now_;
   bool eliciting_ = false;
   bool full_ = false;
@@ -151,6 +159,7 @@ void Packer::put_request(const OutgoingCall& call, std::uint32_t offset, std::ui
   at_ = wire::encode(frame, at_);
   remember(SentKind::request, call.slot, call.generation, offset, length);
   messages_ = true;
+  if (messages_left_ != 0) --messages_left_;
 }
 
 void Packer::put_reply(const IncomingTransfer& transfer, std::uint32_t offset, std::uint32_t length) {
@@ -163,6 +172,7 @@ void Packer::put_reply(const IncomingTransfer& transfer, std::uint32_t offset, s
   at_ = wire::encode(frame, at_);
   remember(SentKind::reply, transfer.slot, transfer.generation, offset, length);
   messages_ = true;
+  if (messages_left_ != 0) --messages_left_;
 }
 
 // A lost part of a request goes out anew, cut to the present MTU. True: done with this frame.
@@ -271,6 +281,7 @@ void Packer::write_again() {
 
 void Packer::write_replies() {
   while (IncomingTransfer* transfer = path_.replies.front()) {
+    if (messages_left_ == 0) return;
     const std::uint32_t length = cut(room(), room_when_empty_, wire::kReplyBytes, transfer->header_bytes,
                                      transfer->bytes, transfer->sent_bytes);
     if (length == 0 && (transfer->bytes != 0 || room() < wire::kReplyBytes)) {
@@ -339,7 +350,7 @@ bool Packer::write_request(OutgoingCall& call) {
 
 template <class Queue>
 void Packer::write_requests_of(Queue& queue, unsigned level) {
-  while (!queue.empty()) {
+  while (!queue.empty() && messages_left_ != 0) {
     OutgoingCall* call = level < schedule::kPriorityLevels ? queue.front_of(level) : queue.front();
     if (call == nullptr) return;
     if (call->connect_only) [[unlikely]] {
@@ -374,13 +385,15 @@ void Core::pack_path(Path& path, std::vector<Train>& out, Instant now) {
   std::byte* const train_begin = arena.get() + arena_used;
   std::byte* train_end = train_begin;
   std::uint32_t segment = 0;
+  std::uint32_t messages_left = kMaxTrainMessages;
   bool more = false;
   const auto mark = path.ecn.mark();
   for (std::size_t segments = 0; segments < kMaxSegments; ++segments) {
-    const bool window_open = (path.congestion.may_send(path.loss.bytes_in_flight()) &&
-                              path.pacer.next_send(now) <= now && !path.loss.full() &&
-                              !path.frames.nearly_full(config.datagram_bytes / wire::kReplyBytes)) ||
-                             path.probes_owed != 0;
+    const bool window_open = ((path.congestion.may_send(path.loss.bytes_in_flight()) &&
+                               path.pacer.next_send(now) <= now) ||
+                              path.probes_owed != 0) &&
+                             path.loss.sent().size() < path.loss.sent().bound() / 2 &&  // the rest is for what elicits nothing
+                             !path.frames.nearly_full(config.datagram_bytes / wire::kReplyBytes);
     const bool ack_due = path.ack_policy.due(now);
     const bool something = has_something(path);
     if (!ack_due && (!something || !window_open)) break;
@@ -398,7 +411,7 @@ void Core::pack_path(Path& path, std::vector<Train>& out, Instant now) {
     const std::size_t prefix = wire::kHeaderBytes + (confirming ? path.first_prefix->size() : 0);
     std::byte* const text = train_end + prefix;
     const std::uint64_t frames_begin = path.frames.end();
-    Packer packer(*this, path, text, train_end + size - wire::kTagBytes, size - prefix - wire::kTagBytes, now);
+    Packer packer(*this, path, text, train_end + size - wire::kTagBytes, messages_left, now);
     if (path.ack_policy.wanted() || ack_due) packer.write_ack();
     if (window_open) {
       packer.write_control();
@@ -435,6 +448,11 @@ void Core::pack_path(Path& path, std::vector<Train>& out, Instant now) {
     const auto packet_size = static_cast<std::uint32_t>(at + wire::kTagBytes - train_end);
     if (segments == 0) segment = packet_size;
     train_end += packet_size;
+    messages_left = packer.messages_left();
+    if (messages_left == 0) {
+      more = true;
+      break;
+    }
     if (!packer.full()) break;
     if (segments + 1 == kMaxSegments) more = true;
   }
@@ -530,6 +548,11 @@ void Core::collect(std::vector<Train>& out, Instant now) {
       path->touched = false;
       if (kArenaBytes - arena_used <= 2 * config.datagram_bytes) {
         touch(*path);
+        continue;
+      }
+      // Somebody who makes us acknowledge and never acknowledges himself: the record of sent packets is used up.
+      if (path->loss.sent().size() + kMaxSegments >= path->loss.sent().bound()) [[unlikely]] {
+        end_path(*path, Code::peer_failed, "the peer acknowledges nothing", false, now);
         continue;
       }
       pack_path(*path, out, now);

@@ -44,6 +44,32 @@ struct IncomingSlot {
   IncomingTransfer* transfer = nullptr;
 };
 
+// A queue that takes no memory while its owner is idle: most peers are, most of the time.
+template <class T, schedule::QueueHook<T> T::*Hook>
+class SparseQueue {
+ public:
+  using Queue = schedule::WeightedQueue<T, Hook>;
+
+  bool empty() const { return queue_ == nullptr || queue_->empty(); }
+  T* front() const { return queue_ == nullptr ? nullptr : queue_->front(); }
+  T* front_of(unsigned level) const { return queue_ == nullptr ? nullptr : queue_->front_of(level); }
+  void push_back(T& item, unsigned level) { queue().push_back(item, level); }
+  void push_front(T& item, unsigned level) { queue().push_front(item, level); }
+  void remove(T& item) { queue().remove(item); }
+  void charge(unsigned level, std::uint64_t bytes) { queue().charge(level, bytes); }
+  void release_memory() {
+    if (empty()) queue_.reset();
+  }
+
+ private:
+  Queue& queue() {
+    if (queue_ == nullptr) [[unlikely]]
+      queue_ = std::make_unique<Queue>();
+    return *queue_;
+  }
+  std::unique_ptr<Queue> queue_;
+};
+
 // One pair of (worker, port) and (worker, port), with everything that is counted per path. Lives in a slab of its
 // engine; both sides number it on their own.
 struct Path {
@@ -59,10 +85,13 @@ struct Path {
 
   std::uint32_t id = kNoPath;         // ours: what the other side puts into headers
   std::uint32_t remote_id = kNoPath;  // theirs
+  std::uint64_t serial = 0;           // never used again, unlike `id`
   State state = State::hello;
   bool initiator = false;
   bool touched = false;               // in Core::touched
-  bool ever_received = false;
+  bool ever_received = false;         // anything that authenticated
+  bool key_confirmed = false;         // the other side has acknowledged a packet under the current sending key
+  bool received_any_ecn = false;
   Peer* peer = nullptr;               // of an outgoing path
   Address remote;
   crypto::Incarnation remote_incarnation{};
@@ -72,7 +101,6 @@ struct Path {
   std::uint64_t next_number = 0;
   std::uint64_t key_first_number = 0;  // first packet under the current sending key
   std::uint64_t key_bytes = 0;
-  bool key_confirmed = false;          // the other side has acknowledged a packet under it
   peer::ReplayWindow replay;
   std::unique_ptr<std::vector<std::byte>> first_prefix;  // while confirming
 
@@ -81,7 +109,6 @@ struct Path {
   recovery::AckPolicy ack_policy;
   Instant largest_received_at{};
   recovery::EcnCounts received_ecn;
-  bool received_any_ecn = false;
   recovery::LossDetector loss;
   recovery::WindowController congestion;
   recovery::EcnValidator ecn;
@@ -89,25 +116,27 @@ struct Path {
   schedule::Pacer pacer;
   FrameRing frames;                    // of the packets in flight
   FrameRing again;                     // to be sent (again): lost frames and control frames
-  std::uint32_t probes_owed = 0;       // packets that may go whatever the window says
 
   // ---- calls from here ----
   std::vector<OutgoingCall*> calls;    // by slot; null where free
   std::vector<std::uint32_t> free_slots;
+  std::vector<std::uint64_t> held;     // by slot: the cancelled generation whose acknowledgement frees it; 0: none
   std::uint32_t max_calls = 0;
   std::uint32_t max_bytes = 0;         // largest message that the other side takes
   std::uint32_t outstanding = 0;
   std::uint64_t next_generation = 1;
   OutgoingCall* partial = nullptr;     // some of its fragments are out: the rest goes before any other call
-  std::array<token::CreditSender, token::kLevels> credit;
+  token::CreditSenders credit;
   Instant blocked_since = Instant::never();  // a call waits for credit
   Instant say_blocked_at = Instant::never();
 
   // ---- calls to here ----
   std::vector<IncomingSlot> incoming;
-  schedule::WeightedQueue<IncomingTransfer, &IncomingTransfer::hook> replies;
-  std::array<token::CreditAccount, token::kLevels> accounts;
+  SparseQueue<IncomingTransfer, &IncomingTransfer::hook> replies;
+  token::CreditAccounts accounts;
   std::uint32_t incoming_live = 0;
+  std::uint32_t receiving = 0;         // of these, with fragments missing
+  std::uint32_t probes_owed = 0;       // packets that may go whatever the window says
 
   // ---- control owed ----
   bool announce_path = false;          // responder: tell our path number
@@ -131,8 +160,8 @@ struct Peer {
   std::uint32_t index = 0;
   std::uint32_t path = kNoPath;        // that carries its calls, in whatever state
   std::uint32_t candidate = kNoPath;   // a second hello, sent because the first path fell silent
-  schedule::WeightedQueue<OutgoingCall, &OutgoingCall::hook> queue;   // by priority
-  schedule::WeightedQueue<OutgoingCall, &OutgoingCall::hook> nested;  // by depth: no level waits behind another
+  SparseQueue<OutgoingCall, &OutgoingCall::hook> queue;   // by priority
+  SparseQueue<OutgoingCall, &OutgoingCall::hook> nested;  // by depth: no level waits behind another
 
   auto& queue_of(const OutgoingCall& call) { return call.depth == 0 ? queue : nested; }
   static unsigned level_of(const OutgoingCall& call) { return call.depth == 0 ? call.priority : call.depth - 1u; }
@@ -143,6 +172,7 @@ struct Peer {
   Instant hello_started{};
   std::uint32_t hellos_sent = 0;
   std::uint32_t forged_replies = 0;
+  std::uint32_t own_replies = 0;       // our own hello came back to us
   schedule::Timer timer;
 
   bool saying_hello() const { return timer.armed(); }

@@ -18,7 +18,10 @@ void Core::on_datagram(MutableByteSpan datagram, const Address& from, std::uint8
   switch (header.type) {
     case wire::PacketType::sealed: {
       Path* path = find_path(header.path);
-      if (path == nullptr || !path->keys.installed()) return reject(Rejection::unknown_path, datagram.size());
+      if (path == nullptr || !path->keys.installed()) {
+        say_farewell_again(header.path, datagram.size(), now);
+        return reject(Rejection::unknown_path, datagram.size());
+      }
       open_sealed(*path, header, datagram, wire::kHeaderBytes, ecn, buffer, now);
       return;
     }
@@ -45,8 +48,10 @@ bool Core::open_sealed(Path& path, const wire::PacketHeader& header, MutableByte
     return true;  // says nothing about who sent the original
   }
   const MutableByteSpan text = datagram.subspan(aad, datagram.size() - aad - wire::kTagBytes);
+  const bool idle = !path.keys.has_schedules();
   crypto::AeadKey& key = path.keys.receive_key(which);
   if (!key.open(crypto::make_nonce(0, number), datagram.first(aad), text, text.data() + text.size())) {
+    if (idle) path.keys.drop_schedules();  // strangers do not wake it
     reject(Rejection::forged, datagram.size());
     return false;
   }
@@ -54,6 +59,7 @@ bool Core::open_sealed(Path& path, const wire::PacketHeader& header, MutableByte
   path.replay.mark(number, now);
   path.keys.on_opened(which);
   path.last_received = now;
+  path.ever_received = true;
   path.loss.on_activity();
   if (ecn != 0) {
     path.received_any_ecn = true;
@@ -68,7 +74,8 @@ bool Core::open_sealed(Path& path, const wire::PacketHeader& header, MutableByte
   }
   const std::uint32_t id = path.id;
   bool ack_eliciting = false;
-  if (!on_frames(path, text, ack_eliciting, buffer, now)) {
+  const Verdict verdict = on_frames(path, text, ack_eliciting, buffer, now);
+  if (verdict == Verdict::violation) {
     reject(Rejection::malformed_frame, datagram.size());
     if (Path* still = find_path(id); still != nullptr) {
       send_close(*still, wire::CloseReason::violation, now);
@@ -77,6 +84,7 @@ bool Core::open_sealed(Path& path, const wire::PacketHeader& header, MutableByte
     return true;
   }
   if (find_path(id) == nullptr) return true;  // a close frame ended it
+  if (verdict == Verdict::not_now) return true;  // not acknowledged
   path.received.insert(number);
   if (number == path.received.largest()) path.largest_received_at = now;
   path.ack_policy.on_received(number, ack_eliciting, ecn == static_cast<std::uint8_t>(recovery::EcnMark::ce), now);
@@ -84,7 +92,7 @@ bool Core::open_sealed(Path& path, const wire::PacketHeader& header, MutableByte
   return true;
 }
 
-bool Core::on_frames(Path& path, ByteSpan frames, bool& ack_eliciting, detail::Pin* buffer, Instant now) {
+Core::Verdict Core::on_frames(Path& path, ByteSpan frames, bool& ack_eliciting, detail::Pin* buffer, Instant now) {
   const std::byte* at = frames.data();
   const std::byte* const end = at + frames.size();
   while (at != end) {
@@ -95,57 +103,60 @@ bool Core::on_frames(Path& path, ByteSpan frames, bool& ack_eliciting, detail::P
       case wire::FrameType::request: {
         wire::RequestFrame frame;
         at = wire::decode(at, end, frame);
-        if (at == nullptr || !on_request(path, frame, buffer, now)) return false;
+        if (at == nullptr) return Verdict::violation;
+        const Verdict verdict = on_request(path, frame, buffer, now);
+        if (verdict != Verdict::fine) [[unlikely]]
+          return verdict;
         ack_eliciting = true;
         break;
       }
       case wire::FrameType::reply: {
         wire::ReplyFrame frame;
         at = wire::decode(at, end, frame);
-        if (at == nullptr || !on_reply(path, frame, buffer, now)) return false;
+        if (at == nullptr || !on_reply(path, frame, buffer, now)) return Verdict::violation;
         ack_eliciting = true;
         break;
       }
       case wire::FrameType::ack: {
         wire::AckFrame frame;
         at = wire::decode(at, end, frame);
-        if (at == nullptr || !on_ack(path, frame, now)) return false;
+        if (at == nullptr || !on_ack(path, frame, now)) return Verdict::violation;
         break;
       }
       case wire::FrameType::cancel: {
         wire::CancelFrame frame;
         at = wire::decode(at, end, frame);
-        if (at == nullptr || !on_cancel_frame(path, frame, now)) return false;
+        if (at == nullptr || !on_cancel_frame(path, frame, now)) return Verdict::violation;
         ack_eliciting = true;
         break;
       }
       case wire::FrameType::credit:
         at = wire::decode_level(at, end, level, value);
-        if (at == nullptr || level >= token::kLevels) return false;
+        if (at == nullptr || level >= token::kLevels) return Verdict::violation;
         path.credit[level].raise(value);
         ack_eliciting = true;
         break;
       case wire::FrameType::blocked:
         at = wire::decode_level(at, end, level, value);
-        if (at == nullptr || level >= token::kLevels) return false;
+        if (at == nullptr || level >= token::kLevels) return Verdict::violation;
         on_blocked(path, level, value, now);
         ack_eliciting = true;
         break;
       case wire::FrameType::probe:
         at = wire::decode_u64(at, end, value);
-        if (at == nullptr) return false;
+        if (at == nullptr) return Verdict::violation;
         path.probe_response_owed = true;
         path.probe_timestamp = value;
         ack_eliciting = true;
         break;
       case wire::FrameType::probe_response:
         at = wire::decode_u64(at, end, value);
-        if (at == nullptr) return false;
+        if (at == nullptr) return Verdict::violation;
         ack_eliciting = true;
         break;
       case wire::FrameType::flow_reset: {
         at = wire::decode_u64(at, end, value);
-        if (at == nullptr) return false;
+        if (at == nullptr) return Verdict::violation;
         const wire::TransferId id = wire::TransferId::unpack(value);
         if (id.slot < path.calls.size() && path.calls[id.slot] != nullptr &&
             path.calls[id.slot]->generation == id.generation) {
@@ -156,17 +167,17 @@ bool Core::on_frames(Path& path, ByteSpan frames, bool& ack_eliciting, detail::P
       }
       case wire::FrameType::close: {
         at = wire::decode_u8(at, end, level);
-        if (at == nullptr || level > static_cast<std::uint8_t>(wire::CloseReason::violation)) return false;
+        if (at == nullptr || level > static_cast<std::uint8_t>(wire::CloseReason::violation)) return Verdict::violation;
         const auto reason = static_cast<wire::CloseReason>(level);
         end_path(path, reason == wire::CloseReason::violation ? Code::reset : Code::peer_failed,
                  reason == wire::CloseReason::violation ? "the peer ended the path: we broke the protocol"
                                                         : "the peer closed",
                  reason == wire::CloseReason::idle, now);
-        return true;
+        return Verdict::fine;
       }
       case wire::FrameType::path:
         at = wire::decode_u32(at, end, value32);
-        if (at == nullptr || !path.initiator) return false;
+        if (at == nullptr || !path.initiator) return Verdict::violation;
         on_path_frame(path, value32, now);
         ack_eliciting = true;
         break;
@@ -175,12 +186,12 @@ bool Core::on_frames(Path& path, ByteSpan frames, bool& ack_eliciting, detail::P
         ack_eliciting = true;
         break;
       case wire::FrameType::padding:
-        return true;
+        return Verdict::fine;
       default:
-        return false;
+        return Verdict::violation;
     }
   }
-  return true;
+  return Verdict::fine;
 }
 
 void Core::on_path_frame(Path& path, std::uint32_t remote_id, Instant) {
@@ -223,7 +234,12 @@ struct LossVisitor {
       if (frame.what() == SentKind::reply) {
         core.on_reply_acked(path, frame);
       } else if (frame.what() == SentKind::cancel) {
-        path.free_slots.push_back(frame.slot);  // the peer knows; only now may the slot name another call
+        // The peer knows; only now may the slot name another call. A repeated frame frees it once.
+        if (frame.slot < path.held.size() && path.held[frame.slot] == frame.generation) {
+          path.held[frame.slot] = 0;
+          path.free_slots.push_back(frame.slot);
+          if (path.peer->has_queued()) core.touch(path);
+        }
       } else if (frame.what() == SentKind::path) {
         path.announce_path = false;
       }

@@ -20,10 +20,10 @@ IncomingSlot* Core::incoming_slot(Path& path, std::uint32_t slot) {
   return &path.incoming[slot];
 }
 
-bool Core::on_request(Path& path, const wire::RequestFrame& frame, detail::Pin* buffer, Instant now) {
+Core::Verdict Core::on_request(Path& path, const wire::RequestFrame& frame, detail::Pin* buffer, Instant now) {
   const wire::MessagePart& part = frame.part;
   IncomingSlot* slot = incoming_slot(path, part.id.slot);
-  if (slot == nullptr) return false;
+  if (slot == nullptr) return Verdict::violation;
   if (part.id.generation <= slot->generation) [[unlikely]] {
     IncomingTransfer* transfer = slot->transfer;
     if (part.id.generation < slot->generation || transfer == nullptr || transfer->state != State::receiving) {
@@ -36,28 +36,45 @@ bool Core::on_request(Path& path, const wire::RequestFrame& frame, detail::Pin* 
                            .generation = part.id.generation});
         }
       }
-      return true;
+      return Verdict::fine;
     }
     Reassembly& reassembly = *transfer->reassembly;
-    if (part.is_whole() || !reassembly.fits(part.total, part.header_bytes) ||
-        !reassembly.add(part.offset, part.bytes)) {
-      return false;
+    // The whole may come after some of its fragments: it was sent first, then cut for a smaller MTU.
+    if (!reassembly.fits(part.total, part.header_bytes) || !reassembly.add(part.offset, part.bytes)) {
+      return Verdict::violation;
     }
-    if (reassembly.complete()) queue_delivery(*transfer);
-    return true;
+    if (reassembly.complete()) {
+      --path.receiving;
+      queue_delivery(*transfer);
+    }
+    return Verdict::fine;
   }
   const std::uint8_t level = std::min<std::uint8_t>(frame.depth, kMaxDepth);
   const std::uint32_t cost = token::request_cost(part.total);
-  if (part.total > config.limits.inline_bytes || !path.accounts[level].on_received(cost)) return false;
+  // Nobody cuts what fits into the smallest packet, and a reassembly costs far more than such a request.
+  if (!part.is_whole() && part.total < kSmallestCutBytes) return Verdict::violation;
+  if (part.total > config.limits.inline_bytes) return Verdict::violation;
+  // Unacknowledged replies of others can use up the slabs; that is no fault of this peer's.
+  if (incoming.live() == incoming.max_objects() || reassemblies.live() == reassemblies.max_objects()) [[unlikely]]
+    return Verdict::not_now;
+  switch (path.accounts[level].on_received(cost)) {
+    case token::CreditAccount::Receipt::taken:
+      break;
+    case token::CreditAccount::Receipt::no_room:
+      ledger.on_blocked(path.accounts[level], path.accounts[level].received() + cost);
+      return Verdict::not_now;
+    case token::CreditAccount::Receipt::violation:
+      return Verdict::violation;
+  }
   if (slot->transfer != nullptr) retire(path, *slot);
   IncomingTransfer* transfer = incoming.acquire();
-  if (transfer == nullptr) return false;  // credit bounds them; only a broken peer gets here
   slot->generation = part.id.generation;
   slot->transfer = transfer;
   ++path.incoming_live;
   ++events.counters.requests_received;
   events.counters.payload_bytes_received += part.total;
   transfer->path = path.id;
+  transfer->path_serial = path.serial;
   transfer->slot = part.id.slot;
   transfer->generation = part.id.generation;
   transfer->method = frame.method;
@@ -72,10 +89,12 @@ bool Core::on_request(Path& path, const wire::RequestFrame& frame, detail::Pin* 
     transfer->request = part.bytes.data();
     transfer->pin = buffer;
     queue_delivery(*transfer);
-    return true;
+    return Verdict::fine;
   }
+  ++path.receiving;
   transfer->reassembly = reassemblies.acquire(blocks.acquire(part.total), part.total, part.header_bytes);
-  return transfer->reassembly != nullptr && transfer->reassembly->add(part.offset, part.bytes);
+  return transfer->reassembly != nullptr && transfer->reassembly->add(part.offset, part.bytes) ? Verdict::fine
+                                                                                              : Verdict::violation;
 }
 
 void Core::queue_delivery(IncomingTransfer& transfer) {
@@ -104,7 +123,15 @@ bool Core::on_cancel_frame(Path& path, const wire::CancelFrame& frame, Instant) 
   // It overtook its request, which finds it done. The sender has spent credit on it all the same.
   slot->generation = frame.id.generation;
   const std::uint32_t cost = token::request_cost(frame.total);
-  if (!path.accounts[frame.level].on_received(cost)) return false;
+  switch (path.accounts[frame.level].on_received(cost)) {
+    case token::CreditAccount::Receipt::taken:
+      break;
+    case token::CreditAccount::Receipt::no_room:
+      path.accounts[frame.level].forgive(cost);  // nothing to keep: it takes no room
+      return true;
+    case token::CreditAccount::Receipt::violation:
+      return false;
+  }
   give_credit(&path, frame.level, path.accounts[frame.level].is_reserve(), cost);
   return true;
 }
@@ -115,6 +142,7 @@ void Core::retire(Path& path, IncomingSlot& slot) {
   --path.incoming_live;
   switch (transfer.state) {
     case State::receiving:
+      --path.receiving;
       finish_credit(transfer);
       release_incoming(transfer);
       break;
@@ -142,7 +170,9 @@ void Core::release_incoming(IncomingTransfer& transfer) {
 }
 
 void Core::finish_credit(IncomingTransfer& transfer) {
-  give_credit(find_path(transfer.path), std::min<std::uint8_t>(transfer.depth, kMaxDepth), transfer.reserve,
+  Path* path = find_path(transfer.path);
+  if (path != nullptr && path->serial != transfer.path_serial) path = nullptr;  // numbers come again, serials never
+  give_credit(path, std::min<std::uint8_t>(transfer.depth, kMaxDepth), transfer.reserve,
               transfer.cost);
 }
 
@@ -169,7 +199,7 @@ void Core::announce_raised() {
 }
 
 void Core::owe_credit(Path& path) {
-  for (std::size_t level = 0; level < token::kLevels; ++level) {
+  for (std::size_t level = 0; level < path.accounts.in_use(); ++level) {
     if (path.accounts[level].should_announce()) {
       path.credit_levels_owed |= static_cast<std::uint8_t>(1u << level);
       touch(path);

@@ -38,7 +38,7 @@ struct SentPacket {
 // One per path, owned by its LossDetector. Doubles from kInitialCapacity up to the bound given; single-threaded.
 class SentPackets {
  public:
-  static constexpr std::size_t kInitialCapacity = 8;
+  static constexpr std::size_t kInitialCapacity = 1;  // an idle path keeps no more
   static constexpr std::size_t kDefaultBound = 32'768;
 
   // `bound` is rounded up to a power of two.

@@ -92,7 +92,7 @@ class WeightedQueue {
 
   // The level to be served next. The queue must not be empty.
   unsigned next_level() const {
-    if (std::has_single_bit(occupied_)) [[likely]]
+    if ((occupied_ & (occupied_ - 1)) == 0) [[likely]]  // one level; has_single_bit() is a library call without popcnt
       return static_cast<unsigned>(std::countr_zero(occupied_));
     return furthest_behind();
   }

@@ -16,16 +16,15 @@ std::uint32_t CreditLedger::cold_allowance() const {
 }
 
 void CreditLedger::open(CreditAccount& account, std::uint64_t allowance) {
-  account.limit_ = account.announced_ = account.window_ = allowance;
-  account.quantum_ = std::max<std::uint64_t>(allowance / 4, 1);
+  account.claimed_ = account.announced_ = account.window_ = allowance;
+  account.limit_ = std::min(allowance, free_bytes());
   account.pooled_ = true;
-  promised_ += allowance;
+  promised_ += account.limit_;
   ++paths_;
 }
 
 void CreditLedger::open_reserve(CreditAccount& account) {
   account.limit_ = account.announced_ = account.window_ = nested_allowance();
-  account.quantum_ = account.window_ / 4;
 }
 
 void CreditLedger::close(CreditAccount& account) {
@@ -76,7 +75,6 @@ void CreditLedger::on_blocked(CreditAccount& account, std::uint64_t needed) {
   // is what holds the sender back. It doubles at most once for each half window that arrived.
   if (account.received_ >= account.grow_at_) {
     account.window_ = std::min(std::max(account.window_ * 2, options_.largest_cost), options_.per_path);
-    account.quantum_ = std::max<std::uint64_t>(account.window_ / 4, 1);
     account.grow_at_ = account.received_ + account.window_ / 2;
   }
   // At most one message more than the limit is a sane wish; a larger one is cut to that.

@@ -9,8 +9,10 @@
 // blocked paths wait in order, and the engine is told that closing an idle path would help.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 namespace weir::token {
 
@@ -31,21 +33,60 @@ struct CreditSender {
   }
 };
 
+// The sender's view of one path, by level. Nested levels take memory once they are used.
+class CreditSenders {
+ public:
+  void open(std::uint64_t allowance, std::uint64_t nested_allowance) {
+    outermost_.limit = allowance;
+    nested_allowance_ = nested_allowance;
+  }
+  CreditSender& operator[](std::size_t level) {
+    if (level == 0) [[likely]]
+      return outermost_;
+    if (nested_ == nullptr) [[unlikely]] {
+      nested_ = std::make_unique<std::array<CreditSender, kLevels - 1>>();
+      for (CreditSender& sender : *nested_) sender.limit = nested_allowance_;
+    }
+    return (*nested_)[level - 1];
+  }
+  // Levels below this number have been used.
+  std::size_t in_use() const { return nested_ == nullptr ? 1 : kLevels; }
+
+ private:
+  CreditSender outermost_;
+  std::uint64_t nested_allowance_ = 0;
+  std::unique_ptr<std::array<CreditSender, kLevels - 1>> nested_;
+};
+
 class CreditLedger;
 
 // The receiver's view of one level of one path.
 class CreditAccount {
  public:
-  // False: the sender went over its limit, which an honest one never does.
-  [[nodiscard]] bool on_received(std::uint64_t cost) {
-    if (received_ + cost > limit_) return false;
+  enum class Receipt : std::uint8_t {
+    taken,
+    no_room,    // within what a cold sender was told, but the ledger has promised that to others meanwhile
+    violation,  // over its limit, which an honest sender never is
+  };
+  [[nodiscard]] Receipt on_received(std::uint64_t cost) {
+    if (received_ + cost > limit_) [[unlikely]]
+      return received_ + cost > claimed_ ? Receipt::violation : Receipt::no_room;
     received_ += cost;
-    return true;
+    return Receipt::taken;
+  }
+  std::uint64_t received() const { return received_; }
+  // A request that takes no room because it was cancelled before it came: received and answered in one.
+  void forgive(std::uint64_t cost) {
+    received_ += cost;
+    finished_ += cost;
+    limit_ += cost;
   }
   std::uint64_t limit() const { return limit_; }
   std::uint64_t unanswered() const { return received_ - finished_; }
   bool is_reserve() const { return !pooled_; }
-  bool should_announce() const { return limit_ - announced_ >= quantum_ || (blocked_ && limit_ > announced_); }
+  bool should_announce() const {
+    return limit_ > announced_ && (blocked_ || limit_ - announced_ >= quantum());  // a cold sender may know of more
+  }
   std::uint64_t announce() {
     announced_ = limit_;
     blocked_ = false;
@@ -59,13 +100,15 @@ class CreditAccount {
 
  private:
   friend class CreditLedger;
+  std::uint64_t quantum() const { return window_ < 4 ? 1 : window_ / 4; }  // smallest raise worth a frame
+
   std::uint64_t received_ = 0;
   std::uint64_t finished_ = 0;
   std::uint64_t limit_ = 0;
+  std::uint64_t claimed_ = 0;    // the allowance that the sender was told before the path was made
   std::uint64_t announced_ = 0;  // what the sender surely knows, as far as we know
   std::uint64_t grow_at_ = 0;    // what must have been received before the window doubles again
   std::uint64_t window_ = 0;   // how far the limit may stand beyond what is finished
-  std::uint64_t quantum_ = 1;  // smallest raise worth a frame
   std::uint64_t needed_ = 0;   // while waiting
   bool pooled_ = false;        // open, and its promises come out of the ledger's capacity
   bool blocked_ = false;
@@ -94,6 +137,7 @@ class CreditLedger {
   std::uint32_t cold_allowance() const;
   std::uint32_t nested_allowance() const { return static_cast<std::uint32_t>(2 * options_.largest_cost); }
 
+  // The allowance was promised without being kept free: what is not there any more is owed.
   void open(CreditAccount& account, std::uint64_t allowance);
   void open_reserve(CreditAccount& account);
   // `unanswered` requests keep their promise until finish_closed() is called for each.
@@ -122,6 +166,39 @@ class CreditLedger {
   CreditAccount* first_waiting_ = nullptr;
   CreditAccount* last_waiting_ = nullptr;
   CreditAccount* raised_ = nullptr;
+};
+
+// The accounts of one path, by level. Those of nested levels take memory once they are used: most paths never nest.
+class CreditAccounts {
+ public:
+  void open(CreditLedger& ledger, std::uint64_t allowance) {
+    ledger_ = &ledger;
+    ledger.open(outermost_, allowance);
+  }
+  // Level 0 has no share in the ledger either.
+  void open_reserve(CreditLedger& ledger) {
+    ledger_ = &ledger;
+    ledger.open_reserve(outermost_);
+  }
+  CreditAccount& operator[](std::size_t level) {
+    if (level == 0) [[likely]]
+      return outermost_;
+    if (nested_ == nullptr) [[unlikely]]
+      open_nested();
+    return (*nested_)[level - 1];
+  }
+  // Levels below this number have been used.
+  std::size_t in_use() const { return nested_ == nullptr ? 1 : kLevels; }
+
+ private:
+  void open_nested() {
+    nested_ = std::make_unique<std::array<CreditAccount, kLevels - 1>>();
+    for (CreditAccount& account : *nested_) ledger_->open_reserve(account);
+  }
+
+  CreditLedger* ledger_ = nullptr;
+  CreditAccount outermost_;
+  std::unique_ptr<std::array<CreditAccount, kLevels - 1>> nested_;
 };
 
 }  // namespace weir::token

@@ -135,18 +135,28 @@ TEST(CreditLedger, ABlockedPathIsServedAtOnceIfThereIsRoom) {
   EXPECT_EQ(ledger.take_raised(), nullptr);  // whoever asked looks for itself
 }
 
-TEST(CreditLedger, BlockingAgainAndAgainDoublesTheWindowUpToTheBoundPerPath) {
+TEST(CreditLedger, ASenderThatFillsItsWindowAndIsBlockedGetsTwiceAsMuchUpToTheBoundPerPath) {
+  CreditLedger ledger(small_options());
+  CreditAccount account;
+  ledger.open(account, 2'000);
+  std::uint64_t used = 0;
+  for (const std::uint64_t window : {2'000, 4'000, 8'000, 8'000}) {
+    EXPECT_EQ(account.limit() - used, window);
+    ASSERT_TRUE(account.on_received(window));
+    used += window;
+    ledger.finish(account, window);
+    ledger.on_blocked(account, used + 1);
+  }
+}
+
+TEST(CreditLedger, ALiarsComplaintsGiveItNoMoreThanTheBoundPerPath) {
   CreditLedger ledger(small_options());
   CreditAccount account;
   ledger.open(account, 100);
-  std::uint64_t before = 100;
-  for (int i = 0; i < 20; ++i) {
-    ledger.on_blocked(account, ~std::uint64_t{0});  // the wish of a liar
-    EXPECT_LE(account.limit(), std::max(2 * before, before + kLargest));
-    EXPECT_LE(account.limit(), 8'000u);
-    before = account.limit();
-  }
-  EXPECT_EQ(account.limit(), 8'000u);
+  for (int i = 0; i < 100; ++i) ledger.on_blocked(account, ~std::uint64_t{0} - static_cast<std::uint64_t>(i % 3));
+  EXPECT_LE(account.limit(), 8'000u);
+  ledger.on_blocked(account, 0);
+  EXPECT_LE(account.limit(), 8'000u);
 }
 
 TEST(CreditLedger, APathAtItsOwnBoundIsServedFromItsOwnAnswers) {

@@ -35,6 +35,7 @@ struct IncomingTransfer {
   std::uint16_t header_bytes = 0;    // of the request; of the reply once answered
   bool reply_failed = false;         // the reply is an error: code and sentence
   std::uint32_t path = 0;
+  std::uint64_t path_serial = 0;
   std::uint32_t slot = 0;
   std::uint64_t generation = 0;
   std::uint64_t method = 0;

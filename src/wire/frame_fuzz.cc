@@ -92,7 +92,12 @@ const std::byte* small(const std::byte* at, const std::byte* end, std::byte* scr
   const std::byte* next = nullptr;
   const std::byte* again_end = scratch;
   switch (type) {
-    case FrameType::cancel:
+    case FrameType::cancel: {
+      CancelFrame frame;
+      next = decode(at, end, frame);
+      again_end = encode(frame, scratch);
+      break;
+    }
     case FrameType::probe:
     case FrameType::probe_response:
     case FrameType::flow_reset:

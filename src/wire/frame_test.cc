@@ -224,6 +224,25 @@ TEST_F(ImpossibleFragment, AHeaderLargerThanItsMessageIsRejected) {
   }
 }
 
+TEST(CancelFrame, SurvivesARoundTripAndIsRejectedWhereverItIsCut) {
+  for (const CancelFrame& frame : {CancelFrame{.id = {0, 0}, .level = 0, .total = 0},
+                                   CancelFrame{.id = {kMaxSlots - 1, kMaxGeneration}, .level = 4, .total = 65'535}}) {
+    const Bytes bytes = encoded([&](std::byte* to) { return encode(frame, to); });
+    EXPECT_EQ(bytes[0], std::byte{4});
+    EXPECT_LE(bytes.size(), kSmallFrameBytes);
+    expect_every_truncation_rejected(bytes, [&](const std::byte* at, const std::byte* end) {
+      CancelFrame back;
+      const std::byte* next = decode(at, end, back);
+      if (next != nullptr) {
+        EXPECT_EQ(back.id.packed(), frame.id.packed());
+        EXPECT_EQ(back.level, frame.level);
+        EXPECT_EQ(back.total, frame.total);
+      }
+      return next;
+    });
+  }
+}
+
 TEST(SmallFrames, SurviveARoundTripAndAreRejectedWhereverTheyAreCut) {
   for (const std::uint64_t value : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{1} << 32, kMax64}) {
     const Bytes level = encoded([&](std::byte* to) { return encode_level(FrameType::credit, 4, value, to); });
@@ -238,7 +257,7 @@ TEST(SmallFrames, SurviveARoundTripAndAreRejectedWhereverTheyAreCut) {
       }
       return next;
     });
-    const Bytes wide = encoded([&](std::byte* to) { return encode_u64(FrameType::cancel, value, to); });
+    const Bytes wide = encoded([&](std::byte* to) { return encode_u64(FrameType::flow_reset, value, to); });
     EXPECT_LE(wide.size(), kSmallFrameBytes);
     expect_every_truncation_rejected(wide, [&](const std::byte* at, const std::byte* end) {
       std::uint64_t got = 0;

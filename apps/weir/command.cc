@@ -1,0 +1,54 @@
+#include "apps/weir/command.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "crypto/aead.h"
+
+namespace weir::command {
+
+namespace {
+// A path that changes its mind all the time must not make us grow.
+constexpr std::size_t kMaxDegradations = 16;
+}  // namespace
+
+void fail(std::string_view sentence) {
+  std::fflush(stdout);
+  fmt::print(stderr, "weir: {}\n", sentence);
+  throw CLI::RuntimeError(1);
+}
+
+void fail(const Error& error) { fail(error.to_string()); }
+
+void note(std::string_view sentence) { fmt::print(stderr, "note: {}\n", sentence); }
+
+void Witness::on(const event::MtuChanged& changed) {
+  std::uint32_t seen = datagram_bytes_.load(std::memory_order_relaxed);
+  while (changed.datagram_bytes > seen &&
+         !datagram_bytes_.compare_exchange_weak(seen, changed.datagram_bytes, std::memory_order_relaxed)) {
+  }
+}
+
+void Witness::on(const event::Degraded& degraded) {
+  std::lock_guard lock(mutex_);
+  std::string sentence(degraded.sentence);
+  if (degradations_.size() < kMaxDegradations && std::ranges::find(degradations_, sentence) == degradations_.end()) {
+    degradations_.push_back(std::move(sentence));
+  }
+}
+
+std::vector<std::string> Witness::degradations() const {
+  std::lock_guard lock(mutex_);
+  return degradations_;
+}
+
+std::string aes_in_use(bool openssl_wanted) {
+  for (const crypto::BackendInfo& info : crypto::available_backends()) {
+    if (openssl_wanted && info.backend == crypto::Backend::openssl) return info.detail;
+  }
+  return crypto::default_backend().detail;
+}
+
+}  // namespace weir::command

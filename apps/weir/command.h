@@ -1,0 +1,54 @@
+// What every command of `weir` shares: how it is added to the program, how it fails, and what it overhears.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weir/error.h"
+#include "weir/event.h"
+
+namespace weir::command {
+
+void add_perf_command(CLI::App& app);
+void add_demo_command(CLI::App& app);
+void add_doctor_command(CLI::App& app);
+
+// A sentence to stderr, then the end of the program with exit code 1.
+[[noreturn]] void fail(std::string_view sentence);
+[[noreturn]] void fail(const Error& error);
+// A sentence to stderr that changes nothing else.
+void note(std::string_view sentence);
+
+template <class T>
+T value_or_fail(Result<T> result) {
+  if (!result) fail(result.error());
+  if constexpr (!std::is_void_v<T>) return std::move(*result);
+}
+
+// Listens to a pool for what a user should be told. Called on worker threads, read by the command's own.
+class Witness : public Subscriber {
+ public:
+  using Subscriber::on;
+  void on(const event::MtuChanged& changed) override;
+  void on(const event::Degraded& degraded) override;
+
+  // The largest datagram that a path carried; 0 if no path was probed yet.
+  std::uint32_t datagram_bytes() const { return datagram_bytes_.load(std::memory_order_relaxed); }
+  // What works less well than it could, each sentence once.
+  std::vector<std::string> degradations() const;
+
+ private:
+  std::atomic<std::uint32_t> datagram_bytes_{0};  // alone and never taken back, so no ordering is needed
+  mutable std::mutex mutex_;
+  std::vector<std::string> degradations_;
+};
+
+// Which AES-GCM this process uses, in words.
+std::string aes_in_use(bool openssl_wanted);
+
+}  // namespace weir::command

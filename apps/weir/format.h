@@ -1,0 +1,15 @@
+// Numbers as people read them: "1,234,567", "12.3 us", "8.0 MiB".
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace weir::command {
+
+std::string with_commas(std::uint64_t value);
+std::string in_rate(double per_second);                 // "4.21 M"
+std::string in_time(double nanoseconds);                // "12.3 us"
+std::string in_bytes(std::uint64_t bytes);              // "8.0 MiB"
+double share(std::uint64_t part, std::uint64_t whole);  // 0 if there is no whole
+
+}  // namespace weir::command

@@ -1,0 +1,249 @@
+// `weir perf client`: keeps a window of calls outstanding and measures.
+//
+// Inline: each completion submits the next call of its slot, and one loop polls. With threads: one coroutine per slot
+// on this thread, and a worker thread beside it. A slot whose call failed rests, so that a server that went away ends
+// the run instead of a storm of failures.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <coroutine>
+#include <cstdio>
+#include <limits>
+#include <vector>
+
+#include "apps/weir/perf_meter.h"
+#include "apps/weir/perf_options.h"
+#include "apps/weir/process.h"
+#include "weir/pool.h"
+#include "weir/task.h"
+
+namespace weir::command {
+
+namespace {
+
+// A busy loop looks at the clock this often.
+constexpr int kTurnsPerLook = 16;
+constexpr std::chrono::milliseconds kLongestSleep{10};
+
+std::uint32_t sample_distance(std::uint32_t window) { return window == 1 ? 1 : window < 64 ? 8 : 64; }
+
+class PerfClient {
+ public:
+  explicit PerfClient(const PerfClientOptions& options)
+      : options_(options),
+        witness_(std::make_shared<Witness>()),
+        pool_(value_or_fail(Pool::open(to_config(options, witness_)))),
+        meter_(sample_distance(options.window)),
+        body_(options.request_bytes),
+        budget_(options.count != 0 ? options.count : std::numeric_limits<std::uint64_t>::max()) {
+    std::byte length[kReplyLengthBytes];
+    for (std::size_t i = 0; i < kReplyLengthBytes; ++i) {
+      length[i] = static_cast<std::byte>(options.reply_bytes >> (8 * i));
+    }
+    if (body_.size() >= kReplyLengthBytes) {
+      std::ranges::copy(length, body_.begin());
+    } else {
+      header_.assign(reinterpret_cast<const char*>(length), kReplyLengthBytes);
+      call_options_.header = header_;
+    }
+  }
+
+  void run() {
+    connect();
+    schedule(now_ns());
+    if (options_.mode == Mode::threads) {
+      pool_.run(run_coroutines());
+    } else {
+      run_loop();
+    }
+    if (phase_ != Phase::over) end(now_ns());
+    report();
+  }
+
+ private:
+  enum class Phase : std::uint8_t { warm_up, measuring, over };
+
+  void connect() {
+    for (const std::string& address : options_.peers) {
+      peers_.push_back(pool_.peer(address));
+      if (auto ready = peers_.back().ready().get(); !ready) {
+        fail(fmt::format("{}: {}", address, ready.error().to_string()));
+      }
+    }
+    for (const std::string& sentence : witness_->degradations()) note(sentence);
+    if (!options_.json) {
+      fmt::print("calling {} peer{}: {} outstanding, {} B requests, {} B replies, {}\n", peers_.size(),
+                 peers_.size() == 1 ? "" : "s", options_.window, options_.request_bytes, options_.reply_bytes,
+                 aes_in_use(options_.openssl));
+      if (options_.interval_seconds > 0) fmt::print("{}\n", PerfMeter::interval_heading());
+      std::fflush(stdout);
+    }
+  }
+
+  void schedule(std::int64_t now) {
+    if (options_.count != 0) {
+      begin(now);
+    } else {
+      begin_at_ns_ = now + static_cast<std::int64_t>(options_.warm_up_seconds * 1e9);
+    }
+  }
+
+  void begin(std::int64_t now) {
+    phase_ = Phase::measuring;
+    meter_.begin(now, totals());
+    interval_ns_ = options_.interval_seconds > 0 && !options_.json
+                       ? static_cast<std::int64_t>(options_.interval_seconds * 1e9)
+                       : std::numeric_limits<std::int64_t>::max() / 2;
+    next_line_ns_ = now + std::min(interval_ns_, std::numeric_limits<std::int64_t>::max() - now);
+    if (options_.count == 0) end_at_ns_ = now + static_cast<std::int64_t>(options_.seconds * 1e9);
+  }
+
+  void end(std::int64_t now) {
+    if (phase_ == Phase::warm_up) begin(now - 1);
+    phase_ = Phase::over;
+    budget_ = 0;
+    Counters counters = totals();
+    // A rest that is too short to say something is only in the summary.
+    if (next_line_ns_ - now < interval_ns_ / 2) print_line(now, counters);
+    meter_.end(now, counters);
+  }
+
+  void look_at_clock(std::int64_t now) {
+    if (phase_ == Phase::warm_up && now >= begin_at_ns_) begin(now);
+    if (phase_ != Phase::over && (now >= end_at_ns_ || stop_requested())) {
+      end(now);
+    } else if (phase_ == Phase::measuring && now >= next_line_ns_) {
+      print_line(now, totals());
+      next_line_ns_ += interval_ns_;
+    }
+  }
+
+  void print_line(std::int64_t now, const Counters& counters) {
+    if (options_.json || options_.interval_seconds <= 0) return;
+    fmt::print("{}\n", meter_.close_interval(now, counters, options_.request_bytes + options_.reply_bytes));
+    std::fflush(stdout);
+  }
+
+  Counters totals() const {
+    Counters sum;
+    for (const Counters& worker : pool_.counters()) sum += worker;
+    return sum;
+  }
+
+  // Whether the slot may go on.
+  bool complete(std::int64_t began_ns, const Result<Reply>& result) {
+    if (!result) [[unlikely]] {
+      meter_.count_failure(result.error());
+      return false;
+    }
+    if (result->body().size() != options_.reply_bytes) [[unlikely]] {
+      meter_.count_failure(Error(Code::application, "the peer sent a reply of another size than asked for", true));
+      return false;
+    }
+    if (phase_ != Phase::over) meter_.count_success();
+    if (began_ns != 0) {
+      std::int64_t now = now_ns();
+      meter_.count_latency(now - began_ns);
+      look_at_clock(now);
+    }
+    return true;
+  }
+
+  // ---- inline ----
+
+  void submit(const Peer* peer) {
+    if (budget_ == 0) {
+      --active_;
+      return;
+    }
+    --budget_;
+    std::int64_t began_ns = meter_.stamp();
+    peer->unary(kPerfMethod, Bytes{body_}, call_options_).then([this, peer, began_ns](Result<Reply>&& result) {
+      if (complete(began_ns, result)) {
+        submit(peer);
+      } else {
+        --active_;
+      }
+    });
+  }
+
+  void run_loop() {
+    active_ = options_.window;
+    for (std::uint32_t slot = 0; slot < options_.window; ++slot) submit(&peers_[slot % peers_.size()]);
+    bool sleeps = options_.idle == Idle::adaptive;
+    while (active_ != 0) {
+      bool busy = false;
+      for (int turn = 0; turn < kTurnsPerLook; ++turn) busy |= pool_.poll();
+      if (sleeps && !busy && active_ != 0) pool_.poll_for(kLongestSleep);
+      look_at_clock(now_ns());
+    }
+  }
+
+  // ---- threads ----
+
+  Task<void> keep_calling(const Peer* peer) {
+    while (budget_ != 0) {
+      --budget_;
+      std::int64_t began_ns = meter_.stamp();
+      Result<Reply> result = co_await peer->unary(kPerfMethod, Bytes{body_}, call_options_);
+      if (!complete(began_ns, result)) break;
+    }
+    if (--active_ == 0 && all_done_) all_done_.resume();
+  }
+
+  struct AllDone {
+    PerfClient& client;
+    bool await_ready() const noexcept { return client.active_ == 0; }
+    void await_suspend(std::coroutine_handle<> waiter) const noexcept { client.all_done_ = waiter; }
+    void await_resume() const noexcept {}
+  };
+
+  Task<void> run_coroutines() {
+    active_ = options_.window;
+    for (std::uint32_t slot = 0; slot < options_.window; ++slot) {
+      pool_.spawn(keep_calling(&peers_[slot % peers_.size()]));
+    }
+    co_await AllDone{*this};
+  }
+
+  void report() {
+    // Everything that was called was answered; a peer that does not hear of our leaving finds out by itself.
+    (void)pool_.close(std::chrono::milliseconds(500));
+    if (options_.json) {
+      fmt::print("{}\n", meter_.json(options_, witness_->datagram_bytes()));
+    } else {
+      fmt::print("{}", meter_.summary(options_));
+    }
+    if (meter_.errors() != 0) {
+      fail(fmt::format("{} calls failed, the first with: {}", meter_.errors(), meter_.first_error()->to_string()));
+    }
+  }
+
+  const PerfClientOptions& options_;
+  std::shared_ptr<Witness> witness_;
+  Pool pool_;
+  std::vector<Peer> peers_;
+  PerfMeter meter_;
+  std::vector<std::byte> body_;
+  std::string header_;
+  CallOptions call_options_;
+
+  std::uint64_t budget_;      // calls that may still be made
+  std::uint32_t active_ = 0;  // slots that have not ended
+  Phase phase_ = Phase::warm_up;
+  std::int64_t begin_at_ns_ = 0;
+  std::int64_t end_at_ns_ = std::numeric_limits<std::int64_t>::max();
+  std::int64_t next_line_ns_ = 0;
+  std::int64_t interval_ns_ = 0;
+  std::coroutine_handle<> all_done_;
+};
+
+}  // namespace
+
+void run_perf_client(const PerfClientOptions& options) {
+  catch_stop_signals();
+  PerfClient(options).run();
+}
+
+}  // namespace weir::command

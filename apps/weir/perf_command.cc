@@ -1,0 +1,151 @@
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <map>
+#include <memory>
+
+#include "apps/weir/command.h"
+#include "apps/weir/perf_options.h"
+#include "apps/weir/process.h"
+
+namespace weir::command {
+
+namespace {
+
+const std::map<std::string, Mode> kModes{{"inline", Mode::inline_loop}, {"threads", Mode::threads}};
+const std::map<std::string, Idle> kIdles{{"spin", Idle::spin}, {"adaptive", Idle::adaptive}};
+
+void add_common(CLI::App& command, PerfOptions& options) {
+  command
+      .add_option("--secret", options.secret,
+                  "What both sides know: at least 16 bytes. Better given by WEIR_SECRET, where `ps` does not show it")
+      ->envname("WEIR_SECRET");
+  command.add_option("--mode", options.mode, "inline: one loop, no threads. threads: worker threads")
+      ->transform(CLI::CheckedTransformer(kModes).description("inline|threads"))
+      ->default_str("inline");
+  command.add_option("--core", options.core, "CPU to run on, with all threads (default: any)")
+      ->check(CLI::Range(0, 4095))
+      ->type_name("C");
+  command
+      .add_option(
+          "--mtu", options.mtu,
+          "Do not send packets larger than this, IP header included: 1500 is Ethernet's (default: what the path "
+          "gives)")
+      ->check(CLI::Range(1228, 65535))
+      ->type_name("BYTES");
+  command.add_flag("--portable", options.portable_link, "Use the portable link instead of Linux's offloads");
+  command.add_flag("--openssl", options.openssl, "Use OpenSSL's AES instead of the fastest there is");
+}
+
+CLI::Option* add_idle(CLI::App& command, Idle& idle, const char* otherwise) {
+  return command.add_option("--idle", idle, "spin: never sleep. adaptive: sleep when there is nothing to do")
+      ->transform(CLI::CheckedTransformer(kIdles).description("spin|adaptive"))
+      ->default_str(otherwise);
+}
+
+void need_secret(const PerfOptions& options) {
+  if (options.secret.empty()) {
+    fail(
+        "no secret was given. Set the same one for client and server, for example with "
+        "`export WEIR_SECRET=$(openssl rand -hex 32)` on one machine and a copy of it on the other");
+  }
+}
+
+void add_server(CLI::App& perf) {
+  auto options = std::make_shared<PerfServerOptions>();
+  CLI::App* command = perf.add_subcommand("server", "Answer the calls of `weir perf client` until Ctrl-C");
+  command->add_option("--listen", options->listen, "Address to serve, such as 0.0.0.0:4433 (port 0: any)")
+      ->required()
+      ->type_name("ADDR");
+  add_common(*command, *options);
+  add_idle(*command, options->idle, "adaptive");
+  command->add_option("--workers", options->workers, "Worker threads, with --mode threads")
+      ->check(CLI::Range(1, 1024))
+      ->type_name("N")
+      ->capture_default_str();
+  command->add_option("--seconds", options->seconds, "End after this time (default: when told to)")
+      ->check(CLI::Range(0.01, 1e9))
+      ->type_name("S");
+  command->callback([options] {
+    need_secret(*options);
+    run_perf_server(*options);
+  });
+}
+
+void add_client(CLI::App& perf) {
+  auto options = std::make_shared<PerfClientOptions>();
+  CLI::App* command = perf.add_subcommand("client", "Keep calls outstanding to servers and measure");
+  command->add_option("--peer", options->peers, "Servers to call, in turn, separated by commas")
+      ->required()
+      ->delimiter(',')
+      ->type_name("ADDR[,ADDR...]");
+  command->add_option("--window", options->window, "Calls outstanding at a time")
+      ->check(CLI::Range(1u, 1u << 20))
+      ->type_name("N")
+      ->capture_default_str();
+  command->add_option("--size", options->request_bytes, "Bytes of a request")
+      ->check(CLI::Range(0u, kMaxBodyBytes))
+      ->type_name("BYTES")
+      ->capture_default_str();
+  command->add_option("--reply", options->reply_bytes, "Bytes of a reply")
+      ->check(CLI::Range(0u, kMaxBodyBytes))
+      ->type_name("BYTES")
+      ->capture_default_str();
+  CLI::Option* seconds = command->add_option("--seconds", options->seconds, "How long to measure")
+                             ->check(CLI::Range(0.01, 1e9))
+                             ->type_name("S")
+                             ->capture_default_str();
+  command->add_option("--count", options->count, "Measure this many calls instead of a time")
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 60))
+      ->type_name("N")
+      ->excludes(seconds);
+  command->add_option("--warm-up", options->warm_up_seconds, "Time before the measurement, not with --count")
+      ->check(CLI::Range(0.0, 3600.0))
+      ->type_name("S")
+      ->capture_default_str();
+  command->add_option("--interval", options->interval_seconds, "Seconds between lines while it runs; 0: none")
+      ->check(CLI::Range(0.0, 3600.0))
+      ->type_name("S")
+      ->capture_default_str();
+  command->add_flag("--json", options->json, "Print one JSON object and nothing else");
+  add_common(*command, *options);
+  CLI::Option* idle = add_idle(*command, options->idle, "spin inline, adaptive with threads");
+  command->callback([options, idle] {
+    need_secret(*options);
+    if (idle->empty()) options->idle = options->mode == Mode::inline_loop ? Idle::spin : Idle::adaptive;
+    run_perf_client(*options);
+  });
+}
+
+}  // namespace
+
+Config to_config(const PerfOptions& options, std::shared_ptr<Witness> witness) {
+  Config config;
+  config.secret = options.secret;
+  config.workers = options.mode == Mode::threads ? options.workers : 0;
+  config.idle = options.idle;
+  config.executor_threads = 0;  // whoever serves here serves inline
+  if (options.mtu != 0) config.datagram_bytes = static_cast<std::size_t>(options.mtu - kIpAndUdpBytes);
+  config.portable_link = options.portable_link;
+  config.openssl_aead = options.openssl;
+  config.subscriber = std::move(witness);
+  if (options.core >= 0) {
+    // Worker threads inherit it.
+    if (auto pinned = pin_to_core(options.core); !pinned) note(pinned.error().message());
+  }
+  return config;
+}
+
+void add_perf_command(CLI::App& app) {
+  CLI::App* perf = app.add_subcommand("perf", "Measure calls between two processes or machines");
+  perf->require_subcommand(1);
+  perf->footer(
+      "Example, on one machine:\n"
+      "  export WEIR_SECRET=$(openssl rand -hex 32)\n"
+      "  weir perf server --listen 127.0.0.1:4433 --core 0 --idle spin &\n"
+      "  weir perf client --peer 127.0.0.1:4433 --core 1 --window 1024");
+  add_server(*perf);
+  add_client(*perf);
+}
+
+}  // namespace weir::command

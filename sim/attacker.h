@@ -1,0 +1,43 @@
+// Somebody on the wire who knows no secret: records every datagram, sends old ones again from here and there, bends
+// them, and makes up others.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/random.h"
+#include "sim/world.h"
+
+namespace weir::sim {
+
+// One per run, if the scenario has one. Lives as long as the run.
+class Attacker {
+ public:
+  static constexpr std::size_t kMaxRecorded = 8'192;  // then new ones take the places of random old ones
+
+  explicit Attacker(World& world);
+
+  // One datagram per `interval`, on average, until stop().
+  void start(Duration interval);
+  void stop() { running_ = false; }
+  // Everything recorded, once more, from the original addresses, one per `interval`.
+  void replay_everything(Duration interval);
+  std::size_t recorded() const { return recorded_.size(); }
+
+ private:
+  void record(const Packet& packet);
+  void strike();
+  void forge_unreachable();
+  Packet junk();
+  Address stranger();
+
+  World& world_;
+  Random random_;
+  std::vector<Packet> recorded_;
+  std::uint64_t seen_ = 0;
+  Duration interval_{0};
+  bool running_ = false;
+};
+
+}  // namespace weir::sim

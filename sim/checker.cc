@@ -1,0 +1,216 @@
+#include "sim/checker.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace weir::sim {
+namespace {
+
+double milliseconds(Duration d) { return static_cast<double>(d.count()) / 1e6; }
+
+}  // namespace
+
+std::uint64_t Totals::all_failed() const {
+  std::uint64_t sum = 0;
+  for (const auto& [code, count] : failed) sum += count;
+  return sum;
+}
+
+void Checker::violation(const std::string& sentence) {
+  if (violations_.size() == kMaxViolations) return;
+  violations_.push_back(fmt::format("{:.6f} ms: {} (to replay: weir sim --seed {} --scenario {})",
+                                    milliseconds(world_.now() - Instant{1'000'000'000}), sentence, world_.seed,
+                                    scenario_));
+  world_.journal.note(world_.now(), "violation", {violations_.size()});
+}
+
+std::string Checker::describe(const CallRecord& record) {
+  return fmt::format("call {} (host {} life {} to host {}, {} bytes, depth {}, priority {})", record.instruction.id,
+                     record.caller, record.caller_life, record.callee, record.instruction.bytes,
+                     record.instruction.depth, record.instruction.priority);
+}
+
+std::uint64_t Checker::add(const CallRecord& record) {
+  const std::uint64_t id = records_.size();
+  records_.push_back(record);
+  records_.back().instruction.id = id;
+  ++totals_.calls;
+  ++open_;
+  if (record.instruction.bytes == 0) ++nothing_calls_;
+  return id;
+}
+
+void Checker::on_start(HostId host) { started_[host] = world_.now(); }
+
+void Checker::on_stop(HostId host) { unanswered_.erase(host); }
+
+const CallRecord* Checker::on_run(HostId host, const engine::Engine&, const engine::EngineConfig& config,
+                                  const transfer::IncomingTransfer& request) {
+  ++totals_.handlers_run;
+  const auto instruction = read_request({request.request, request.bytes});
+  if (!instruction || instruction->id >= records_.size()) {
+    violation(fmt::format("host {} ran a request of {} bytes that nobody sent", host, request.bytes));
+    return nullptr;
+  }
+  CallRecord& record = records_[instruction->id];
+  world_.journal.note(world_.now(), "run host id", {host, instruction->id});
+  if (record.callee != host && (!misrouting_expected_ || host == record.caller)) {
+    violation(fmt::format("{} ran on host {}", describe(record), host));
+  }
+  if (++record.runs > 1) {
+    violation(fmt::format("{} ran {} times", describe(record), record.runs));
+  }
+  if (record.ended && record.failed && !record.may_have_run) {
+    violation(fmt::format("{} ran after it had failed with {} and the word that it never would", describe(record),
+                          name(record.code)));
+  }
+  if ((record.ended || record.abandoned) && record.gone_at < started_[host]) {
+    violation(fmt::format("{} was over before host {} restarted, and ran after it", describe(record), host));
+  }
+  if (request.priority != record.instruction.priority || request.depth != record.instruction.depth ||
+      request.header_bytes != record.instruction.header_bytes) {
+    violation(fmt::format("{} arrived with priority {}, depth {} and {} header bytes instead of {}", describe(record),
+                          request.priority, request.depth, request.header_bytes, record.instruction.header_bytes));
+  }
+  check_bounds(host, config, record, request.bytes);
+  return &record;
+}
+
+void Checker::check_bounds(HostId host, const engine::EngineConfig& config, const CallRecord& record,
+                           std::size_t bytes) {
+  Unanswered& unanswered = unanswered_[host];
+  unanswered.bytes += bytes;
+  std::size_t& from_caller = unanswered.by_caller[{record.caller, record.caller_life}];
+  from_caller += bytes;
+  if (unanswered.bytes > config.limits.request_bytes) {
+    violation(fmt::format("host {} holds {} bytes of unanswered requests; its limit is {}", host, unanswered.bytes,
+                          config.limits.request_bytes));
+  }
+  if (from_caller > config.limits.request_bytes_per_peer) {
+    violation(fmt::format("host {} holds {} bytes of unanswered requests from host {}; its limit per peer is {}", host,
+                          from_caller, record.caller, config.limits.request_bytes_per_peer));
+  }
+}
+
+void Checker::on_answered(HostId host, std::uint64_t id, std::size_t bytes) {
+  world_.journal.note(world_.now(), "answer host id", {host, id});
+  Unanswered& unanswered = unanswered_[host];
+  unanswered.bytes -= bytes;
+  unanswered.by_caller[{records_[id].caller, records_[id].caller_life}] -= bytes;
+}
+
+void Checker::on_nothing_run() {
+  ++totals_.handlers_run;
+  if (++nothing_runs_ > nothing_calls_) {
+    violation(fmt::format("{} empty requests ran, but only {} were made", nothing_runs_, nothing_calls_));
+  }
+}
+
+void Checker::on_complete(std::uint64_t id, const transfer::Outcome& outcome, Duration slack) {
+  CallRecord& record = records_[id];
+  const Instant now = world_.now();
+  world_.journal.note(now, "complete id failed code may-have-run",
+                      {id, outcome.failed, outcome.failed ? static_cast<std::uint64_t>(outcome.code) : 0,
+                       outcome.failed && outcome.may_have_run});
+  if (record.ended || record.abandoned) {
+    violation(
+        fmt::format("{} completed again{}", describe(record), record.abandoned ? " after its process had died" : ""));
+    return;
+  }
+  --open_;
+  record.ended = true;
+  record.gone_at = now;
+  record.failed = outcome.failed;
+  record.code = outcome.code;
+  record.may_have_run = outcome.may_have_run;
+  if (!record.latest_end.is_never() && now > record.latest_end + slack) {
+    violation(
+        fmt::format("{} ended {:.3f} ms after its deadline", describe(record), milliseconds(now - record.latest_end)));
+  }
+  const bool is_empty = record.instruction.bytes == 0;
+  if (!outcome.failed) {
+    ++totals_.ok;
+    if (is_empty) {
+      ++nothing_ok_;
+      if (!outcome.bytes.empty()) violation(fmt::format("{} got a reply to something else", describe(record)));
+      return;
+    }
+    if (record.runs != 1) violation(fmt::format("{} got a reply, but ran {} times", describe(record), record.runs));
+    if (record.instruction.answer == Answer::error) {
+      violation(fmt::format("{} got a reply although its handler answers with errors", describe(record)));
+    } else if (!is_reply_to(outcome.bytes, outcome.header_bytes, record.instruction)) {
+      violation(fmt::format("{} got a reply that does not belong to it", describe(record)));
+    }
+    return;
+  }
+  ++totals_.failed[outcome.code];
+  if (!outcome.may_have_run && record.runs != 0) {
+    violation(fmt::format("{} failed with {} and the word that it had not run, but it had", describe(record),
+                          name(outcome.code)));
+  }
+  if (outcome.code == Code::application) {
+    const std::string expected = fmt::format("no {}", id);
+    const std::string_view got(reinterpret_cast<const char*>(outcome.bytes.data()), outcome.bytes.size());
+    if (record.runs != 1 || got != expected) {
+      violation(fmt::format("{} got the error of another call: \"{}\"", describe(record), got));
+    }
+  } else if (outcome.code == Code::cancelled) {
+    if (!record.cancel_asked) violation(fmt::format("{} ended as cancelled, but nobody did that", describe(record)));
+  } else if (record.must_succeed) {
+    violation(fmt::format("{} had to succeed, but failed with {} after {:.3f} ms: {}", describe(record),
+                          name(outcome.code), milliseconds(now - record.submitted), outcome.sentence));
+  }
+}
+
+void Checker::on_abandoned(std::uint64_t id) {
+  CallRecord& record = records_[id];
+  if (record.ended) return;
+  --open_;
+  ++totals_.abandoned;
+  record.abandoned = true;
+  record.gone_at = world_.now();
+}
+
+void Checker::check_end() {
+  if (nothing_ok_ > nothing_runs_) {
+    violation(fmt::format("{} empty calls succeeded, but only {} ran", nothing_ok_, nothing_runs_));
+  }
+  for (const CallRecord& record : records_) {
+    if (!record.ended && !record.abandoned) violation(fmt::format("{} never completed", describe(record)));
+  }
+}
+
+void Checker::check_nothing_left(HostId host, const engine::Census& census, std::size_t buffers) {
+  const std::pair<const char*, std::size_t> kinds[] = {
+      {"queued calls", census.calls_queued},
+      {"sent calls", census.calls_sent},
+      {"incoming transfers", census.incoming},
+      {"blocks", census.blocks},
+      {"reassemblies", census.reassemblies},
+      {"timers", census.timers - std::min(census.timers, census.paths)},  // an idle path waits to be forgotten
+      {"frames in flight", census.frames_in_flight},
+      {"packets in flight", census.packets_in_flight},
+      {"bytes of credit", census.credit_used},
+      {"receive buffers", buffers},
+  };
+  for (const auto& [what, count] : kinds) {
+    if (count != 0) violation(fmt::format("host {} has {} {} left over", host, count, what));
+  }
+}
+
+void Checker::check_success(double least) {
+  // Errors that the handlers wanted, and those that callers asked for, are no failures.
+  std::uint64_t judged = 0, good = 0;
+  for (const CallRecord& record : records_) {
+    if (record.abandoned || !record.ended || (record.failed && record.code == Code::cancelled)) continue;
+    ++judged;
+    if (!record.failed || record.code == Code::application) ++good;
+  }
+  if (static_cast<double>(good) < least * static_cast<double>(judged)) {
+    violation(fmt::format("only {} of {} calls got an answer; at least {:.0f} % should", good, judged, least * 100));
+  }
+}
+
+}  // namespace weir::sim

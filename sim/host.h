@@ -1,0 +1,88 @@
+// A simulated host: one process with an engine and a socket, which can crash, come back and fall asleep.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "engine/engine.h"
+#include "sim/entropy.h"
+#include "sim/link.h"
+#include "sim/watch.h"
+#include "sim/world.h"
+#include "worker/seat.h"
+
+namespace weir::sim {
+
+// Told about the life of processes. Handlers are registered in on_start().
+class Application {
+ public:
+  virtual ~Application() = default;
+  virtual void on_start(HostId host) = 0;
+  // The engine is gone: nothing that was lent to it will come back.
+  virtual void on_stop(HostId host) = 0;
+};
+
+// A worker looks at its socket so long after something arrived, and again so long after a poll that left work over.
+inline constexpr Duration kPollDelay{1'000};
+
+class Host {
+ public:
+  Host(World& world, HostId id, engine::EngineConfig config, const SimLink::Options& link_options,
+       Application& application);
+  ~Host();
+  Host(const Host&) = delete;
+  Host& operator=(const Host&) = delete;
+
+  HostId id() const { return id_; }
+  bool is_up() const { return process_ != nullptr; }
+  // How many times the process was started: tells its lives apart.
+  std::uint32_t life() const { return life_; }
+  const engine::EngineConfig& config() const { return config_; }
+  engine::Engine& engine() { return process_->engine; }
+  const SimLink& link() const { return process_->link; }
+
+  void start();
+  // Everything inside is gone at this instant. Packets that have left the process still travel.
+  void crash();
+  // Polls nothing until then, though packets keep arriving.
+  void stall_until(Instant end);
+  Duration time_stalled() const { return stalled_; }
+
+  // Something was submitted or answered outside of a poll.
+  void wake() { poll_at(world_.now() + kPollDelay); }
+  // Runs in the process when it is awake; never, if it dies before.
+  void run_at(Instant when, EventQueue::Action action);
+
+  std::uint64_t polls() const { return polls_; }
+
+ private:
+  struct Process {
+    Process(Host& host, std::uint32_t life);
+    SeededEntropy entropy;
+    Watch watch;
+    SimLink link;
+    engine::Engine engine;
+    worker::Burst burst;
+    worker::Seat seat;
+  };
+
+  void poll_at(Instant when);
+  void poll();
+
+  World& world_;
+  HostId id_;
+  engine::EngineConfig config_;
+  SimLink::Options link_options_;
+  Application& application_;
+  std::unique_ptr<Process> process_;
+  std::uint32_t life_ = 0;
+  Instant stalled_until_{};
+  Duration stalled_{0};
+  Instant next_poll_ = Instant::never();
+  std::uint64_t poll_ticket_ = 0;  // of the one scheduled poll that counts
+  std::uint64_t polls_ = 0;
+};
+
+}  // namespace weir::sim

@@ -1,0 +1,199 @@
+#include "sim/scenario.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+
+#include "sim/random_stream.h"
+
+namespace weir::sim {
+namespace {
+
+using namespace std::chrono_literals;
+
+using Maker = void (*)(Scenario&, Random&);
+
+// An ordinary data centre: no faults, everything in moderate variety.
+Scenario ordinary(std::string_view name, std::uint64_t seed) {
+  Random random = stream(seed, "scenario");
+  Scenario s;
+  s.name = name;
+  s.seed = seed;
+  s.hosts = static_cast<std::uint32_t>(between(random, 2, 7));
+  s.link.latency = between(random, 2us, 100us);
+  constexpr std::uint64_t kSpeeds[] = {125'000'000, 1'250'000'000, 3'125'000'000, 12'500'000'000};
+  s.link.bytes_per_second = kSpeeds[random.below(4)];
+  s.link.queue_bytes = std::size_t{128 * 1024} << random.below(4);
+  s.link.ecn_threshold_bytes = random.chance(0.5) ? s.link.queue_bytes / 4 : 0;
+  constexpr std::size_t kDatagrams[] = {1'472, 1'472, 8'972, 1'200, 65'507};
+  s.link.datagram_bytes = kDatagrams[random.below(5)];
+  s.socket.blocks = random.chance(0.7);
+  s.limits.calls_per_peer = random.chance(0.3) ? 16 : 256;
+  s.limits.peers = 64;
+  s.limits.queued_calls = 4'096;
+  s.limits.request_bytes = random.chance(0.5) ? 8u << 20 : 1u << 20;
+  s.limits.request_bytes_per_peer = s.limits.request_bytes / 4;
+  s.limits.receive_buffers = 256;
+  s.timeouts = {.default_deadline = 3s, .silence = 400ms, .connect = 400ms, .idle_peer = 60s};
+  s.workload.calls_per_caller = 250;
+  s.workload.window = static_cast<std::uint32_t>(between(random, 1, 24));
+  s.workload.think_time = between(random, 10us, 4ms);
+  for (HostId host = 0; host < s.hosts; ++host) {
+    // The first host may be a mere caller, the last one a mere server.
+    if (host + 1 < s.hosts || s.hosts > 4) s.workload.callers.push_back(host);
+    if (host > 0 || s.hosts > 3) s.workload.callees.push_back(host);
+  }
+  return s;
+}
+
+void calm(Scenario& s, Random&) {
+  s.workload.must_succeed = true;
+  s.least_success = 0.95;  // nested calls may be refused for their depth
+}
+
+void lossy(Scenario& s, Random& random) {
+  s.faults.loss = static_cast<double>(random.below(31)) / 100;
+  s.workload.shortest_deadline = 1s;
+  s.least_success = 0.7;
+}
+
+void reorder(Scenario& s, Random& random) {
+  s.faults.reorder = 0.05 + random.fraction() * 0.6;
+  s.faults.reorder_delay = between(random, 50us, 5ms);
+  s.faults.duplicate = random.fraction() * 0.3;
+  s.least_success = 0.8;
+}
+
+void corrupt(Scenario& s, Random& random) {
+  s.faults.corrupt = 0.01 + random.fraction() * 0.2;
+  s.faults.duplicate = random.fraction() * 0.05;
+  s.least_success = 0.7;
+}
+
+void partition(Scenario& s, Random& random) {
+  s.partitions = static_cast<std::uint32_t>(between(random, 1, 6));
+  s.longest_partition = random.chance(0.5) ? 60ms : 700ms;
+  s.workload.shortest_deadline = 5ms;
+}
+
+void restart(Scenario& s, Random& random) {
+  s.crashes = static_cast<std::uint32_t>(between(random, 1, 5));
+  s.closings = static_cast<std::uint32_t>(random.below(3));
+  s.longest_absence = random.chance(0.5) ? 5ms : 600ms;
+  s.reports_closed_ports = random.chance(0.5);
+  s.workload.shortest_deadline = 20ms;
+}
+
+void stall(Scenario& s, Random& random) {
+  s.stalls = static_cast<std::uint32_t>(between(random, 1, 8));
+  s.longest_stall = random.chance(0.5) ? 20ms : 600ms;
+  s.socket.receive_buffer_bytes = random.chance(0.5) ? 64 * 1024 : 1 << 20;
+  s.workload.shortest_deadline = 20ms;
+}
+
+void hostile(Scenario& s, Random& random) {
+  s.attack_interval = between(random, 20us, 200us);
+  s.crashes = static_cast<std::uint32_t>(random.below(4));
+  s.longest_absence = 20ms;
+  s.rotate_packets = random.chance(0.5) ? 64 : 1u << 22;
+}
+
+void mixed(Scenario& s, Random& random) {
+  s.faults = {.loss = random.fraction() * 0.15,
+              .duplicate = random.fraction() * 0.1,
+              .reorder = random.fraction() * 0.2,
+              .reorder_delay = between(random, 10us, 2ms),
+              .corrupt = random.fraction() * 0.05};
+  s.partitions = static_cast<std::uint32_t>(random.below(3));
+  s.crashes = static_cast<std::uint32_t>(random.below(3));
+  s.closings = static_cast<std::uint32_t>(random.below(2));
+  s.stalls = static_cast<std::uint32_t>(random.below(4));
+  s.mtu_changes = static_cast<std::uint32_t>(random.below(3));
+  s.reports_closed_ports = random.chance(0.5);
+  s.rotate_packets = random.chance(0.5) ? between(random, 16, 256) : 1u << 22;
+  if (random.chance(0.3)) s.attack_interval = between(random, 100us, 1ms);
+  s.workload.shortest_deadline = 2ms;
+}
+
+// Many clients, one slow server behind a thin link with a short queue.
+void incast(Scenario& s, Random& random) {
+  s.hosts = static_cast<std::uint32_t>(between(random, 8, 20));
+  s.link.bytes_per_second = 125'000'000;
+  s.link.queue_bytes = 128 * 1024;
+  s.link.datagram_bytes = random.chance(0.5) ? 1'472 : 8'972;
+  s.limits.request_bytes = 256 * 1024;
+  s.limits.request_bytes_per_peer = 64 * 1024;
+  s.workload.callers.clear();
+  for (HostId host = 1; host < s.hosts; ++host) s.workload.callers.push_back(host);
+  s.workload.callees = {0};
+  s.workload.calls_per_caller = 80;
+  s.workload.window = 25;
+  s.workload.think_time = 100us;
+  s.workload.nested = 0;
+  s.workload.service_time = between(random, 5us, 100us);
+  s.workload.shortest_deadline = 2s;
+  s.workload.longest_deadline = 4s;
+  s.least_success = 0.95;
+}
+
+// Narrow paths, found by probing; they change under way.
+void mtu(Scenario& s, Random& random) {
+  s.mtu_changes = static_cast<std::uint32_t>(between(random, 1, 4));
+  s.link.datagram_bytes = random.chance(0.5) ? 8'972 : 65'507;
+  s.faults.loss = random.chance(0.5) ? 0.02 : 0;
+  s.workload.shortest_deadline = 1s;
+  s.least_success = 0.7;
+}
+
+void rotate(Scenario& s, Random& random) {
+  s.rotate_packets = between(random, 4, 64);
+  s.faults = {.loss = random.chance(0.5) ? random.fraction() * 0.1 : 0,
+              .reorder = random.chance(0.5) ? 0.2 : 0,
+              .reorder_delay = 500us};
+  s.workload.shortest_deadline = 1s;
+  s.least_success = 0.8;
+}
+
+// Spreads the calls over the span, so that they meet what happens in it: a short one in which much goes on, or one
+// that is longer than a peer may be silent.
+void spread(Scenario& s, Random& random) {
+  constexpr Duration kSpans[] = {30ms, 120ms, 300ms, 1'200ms};
+  s.span = kSpans[random.below(4)];
+  s.workload.think_time = s.span * (2 * s.workload.window) / s.workload.calls_per_caller;
+}
+
+bool is_timed(const Scenario& s) {
+  return s.partitions + s.crashes + s.closings + s.stalls + s.mtu_changes != 0 || s.attack_interval.count() != 0;
+}
+
+struct Named {
+  std::string_view name;
+  Maker make;
+};
+constexpr Named kScenarios[] = {
+    {"calm", calm},           {"lossy", lossy},     {"reorder", reorder}, {"corrupt", corrupt},
+    {"partition", partition}, {"restart", restart}, {"stall", stall},     {"mixed", mixed},
+    {"hostile", hostile},     {"incast", incast},   {"mtu", mtu},         {"rotate", rotate},
+};
+
+constexpr auto kNames = [] {
+  std::array<std::string_view, std::size(kScenarios)> names{};
+  std::ranges::transform(kScenarios, names.begin(), &Named::name);
+  return names;
+}();
+
+}  // namespace
+
+std::span<const std::string_view> scenario_names() { return kNames; }
+
+std::optional<Scenario> make_scenario(std::string_view name, std::uint64_t seed) {
+  const auto* found = std::ranges::find(kScenarios, name, &Named::name);
+  if (found == std::end(kScenarios)) return std::nullopt;
+  Scenario scenario = ordinary(found->name, seed);
+  Random random = stream(seed, found->name);
+  found->make(scenario, random);
+  if (is_timed(scenario)) spread(scenario, random);
+  return scenario;
+}
+
+}  // namespace weir::sim

@@ -1,0 +1,248 @@
+#include "sim/simulation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+
+#include "crypto/nonce_ledger.h"
+#include "sim/random_stream.h"
+
+namespace weir::sim {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::string_view kSecret = "a secret that every simulated host knows";
+constexpr std::uint16_t kPort = 4'433;
+constexpr Duration kClosingTime = 5ms;  // between an orderly end and the end of the process
+
+}  // namespace
+
+Report run(const Scenario& scenario, const RunOptions& options) {
+  // Another run with this seed in this process makes the same keys, rightly.
+  crypto::forget_recorded_nonces();
+  return Simulation(scenario, options).run();
+}
+
+Simulation::Simulation(const Scenario& scenario, const RunOptions& options)
+    : scenario_(scenario),
+      world_(scenario.seed, options.trace),
+      checker_(world_, scenario_.name),
+      workload_(world_, checker_, scenario_.workload, options.sabotage),
+      start_(world_.now()) {
+  world_.network.set_faults(scenario_.faults);
+  world_.network.report_closed_ports(scenario_.reports_closed_ports);
+  make_hosts();
+  if (scenario_.attack_interval.count() != 0) {
+    attacker_ = std::make_unique<Attacker>(world_);
+    checker_.expect_misrouting();
+  }
+}
+
+void Simulation::make_hosts() {
+  for (HostId id = 0; id < scenario_.hosts; ++id) {
+    world_.network.add_host(Address::v4(0x0a000001u + id, kPort), scenario_.link);
+    engine::EngineConfig config{.secret = crypto::SharedSecret::from_text(kSecret).value()};
+    config.name = fmt::format("host{}", id);
+    config.port = kPort;
+    config.accepts = std::ranges::find(scenario_.workload.callees, id) != scenario_.workload.callees.end();
+    config.datagram_bytes = scenario_.largest_datagram_bytes;
+    config.receive_buffer_bytes = scenario_.socket.receive_buffer_bytes;
+    config.limits = scenario_.limits;
+    config.timeouts = scenario_.timeouts;
+    config.rotate_packets = scenario_.rotate_packets;
+    hosts_.push_back(std::make_unique<Host>(world_, id, config, scenario_.socket, workload_));
+    workload_.add_host(*hosts_.back());
+  }
+}
+
+// ---- faults --------------------------------------------------------------------------------------------------------
+
+HostId Simulation::any_host(Random& random) const { return static_cast<HostId>(random.below(hosts_.size())); }
+
+Instant Simulation::any_time(Random& random) const { return start_ + between(random, Duration{0}, scenario_.span); }
+
+void Simulation::plan_faults() {
+  Random partitions = stream(scenario_.seed, "partitions");
+  Random crashes = stream(scenario_.seed, "crashes");
+  Random closings = stream(scenario_.seed, "closings");
+  Random stalls = stream(scenario_.seed, "stalls");
+  Random mtus = stream(scenario_.seed, "mtus");
+  for (std::uint32_t i = 0; i < scenario_.partitions; ++i) plan_partition(partitions);
+  for (std::uint32_t i = 0; i < scenario_.crashes; ++i) plan_crash(crashes, false);
+  for (std::uint32_t i = 0; i < scenario_.closings; ++i) plan_crash(closings, true);
+  for (std::uint32_t i = 0; i < scenario_.stalls; ++i) plan_stall(stalls);
+  for (std::uint32_t i = 0; i < scenario_.mtu_changes; ++i) plan_mtu_change(mtus);
+}
+
+void Simulation::plan_partition(Random& random) {
+  const HostId from = any_host(random);
+  const HostId to = static_cast<HostId>((from + 1 + random.below(hosts_.size() - 1)) % hosts_.size());
+  const Instant begin = any_time(random);
+  const Instant end = begin + between(random, Duration{1}, scenario_.longest_partition);
+  world_.network.cut(from, to, begin, end);
+  if (random.chance(0.7)) world_.network.cut(to, from, begin, end);
+}
+
+void Simulation::plan_crash(Random& random, bool orderly) {
+  const HostId host = any_host(random);
+  const Instant when = any_time(random);
+  const Duration absence = between(random, Duration{1}, scenario_.longest_absence);
+  const auto die = [this, host, absence] {
+    hosts_[host]->crash();
+    world_.queue.after(is_over_ ? Duration{0} : absence, [this, host] {
+      if (!hosts_[host]->is_up()) hosts_[host]->start();
+    });
+  };
+  world_.queue.at(when, [this, host, orderly, die] {
+    if (is_over_ || !hosts_[host]->is_up()) return;
+    if (!orderly) {
+      die();
+      return;
+    }
+    world_.journal.note(world_.now(), "close host", {host});
+    hosts_[host]->engine().close(world_.now());
+    hosts_[host]->wake();
+    // A closed process ends in any case, unless it crashed meanwhile.
+    world_.queue.after(kClosingTime, [this, host, die, life = hosts_[host]->life()] {
+      if (hosts_[host]->is_up() && hosts_[host]->life() == life) die();
+    });
+  });
+}
+
+void Simulation::plan_stall(Random& random) {
+  const HostId host = any_host(random);
+  const Duration length = between(random, Duration{1'000}, scenario_.longest_stall);
+  world_.queue.at(any_time(random), [this, host, length] {
+    if (!is_over_) hosts_[host]->stall_until(world_.now() + length);
+  });
+}
+
+void Simulation::plan_mtu_change(Random& random) {
+  constexpr std::size_t kSizes[] = {1'200, 1'252, 1'400, 1'472, 4'000, 8'972, 20'000};
+  const HostId from = any_host(random);
+  const HostId to = static_cast<HostId>((from + 1 + random.below(hosts_.size() - 1)) % hosts_.size());
+  const std::size_t bytes = kSizes[random.below(std::size(kSizes))];
+  const bool tells = random.chance(0.3);
+  const Instant when = random.chance(0.4) ? start_ : any_time(random);
+  world_.queue.at(when, [this, from, to, bytes, tells] {
+    world_.journal.note(world_.now(), "mtu-change from to bytes told", {from, to, bytes, tells});
+    if (tells) {
+      world_.network.set_datagram_bytes(from, std::min(bytes, scenario_.link.datagram_bytes));
+    } else {
+      world_.network.set_path_datagram_bytes(from, to, bytes);
+    }
+  });
+}
+
+void Simulation::restore() {
+  is_over_ = true;
+  world_.journal.note(world_.now(), "heal", {});
+  world_.network.heal();
+  if (attacker_) attacker_->stop();
+  for (const auto& host : hosts_) {
+    if (!host->is_up()) host->start();
+  }
+}
+
+// ---- the run -------------------------------------------------------------------------------------------------------
+
+template <class Done>
+bool Simulation::run_until(Instant end, Done done) {
+  while (!done()) {
+    if (!world_.queue.run_next(end)) return done();
+    if (world_.queue.events_run() > kMaxEvents) {
+      checker_.violation(fmt::format("the run does not come to rest: more than {} events", kMaxEvents));
+      return false;
+    }
+  }
+  return true;
+}
+
+void Simulation::run_for(Duration d) {
+  run_until(world_.now() + d, [] { return false; });
+}
+
+void Simulation::check_leftovers() {
+  for (const auto& host : hosts_) {
+    checker_.check_nothing_left(host->id(), host->engine().census(), host->link().buffers_in_use());
+  }
+}
+
+bool Simulation::nothing_was_lost() const {
+  const NetworkCounts& counts = world_.network.counts();
+  const auto dropped = [](const auto& host) { return host->link().dropped() != 0 || host->life() != 1; };
+  return counts.lost + counts.queue_drops + counts.too_big_drops + counts.partition_drops + counts.corrupted == 0 &&
+         std::ranges::none_of(hosts_, dropped);
+}
+
+Report Simulation::run() {
+  for (const auto& host : hosts_) host->start();
+  plan_faults();
+  if (attacker_) attacker_->start(scenario_.attack_interval);
+  run_until(start_ + scenario_.span, [this] { return workload_.is_done() && world_.now() >= start_ + scenario_.span; });
+  workload_.stop();
+  restore();
+
+  // Everything must end, then come to rest. Then everybody calls everybody: once to find out who restarted meanwhile,
+  // and once more, when there is no reason left to fail.
+  const Duration settle = scenario_.timeouts.silence * 2 + scenario_.longest_stall + 500ms;
+  const Duration longest = std::max(scenario_.workload.longest_deadline, scenario_.timeouts.default_deadline);
+  run_until(world_.now() + longest + settle, [this] { return checker_.all_ended(); });
+  checker_.check_success(scenario_.least_success);
+  run_for(settle);
+  for (const bool must_succeed : {false, true}) {
+    workload_.call_everybody(must_succeed);
+    run_until(world_.now() + longest + settle, [this] { return checker_.all_ended(); });
+    run_for(settle);
+  }
+  checker_.check_end();
+  check_leftovers();
+
+  if (attacker_) {
+    // What was lost the first time is news to its receiver, and may run now, once; all else has run or never will.
+    const bool all_arrived = nothing_was_lost();
+    const std::uint64_t before = checker_.totals().handlers_run;
+    attacker_->replay_everything(10us);
+    run_for(settle);
+    if (all_arrived && checker_.totals().handlers_run != before) {
+      checker_.violation(fmt::format("replayed datagrams ran {} handlers", checker_.totals().handlers_run - before));
+    }
+    check_leftovers();
+  }
+  workload_.check_untouched();
+  return report();
+}
+
+Report Simulation::report() {
+  Report report;
+  report.seed = scenario_.seed;
+  report.scenario = scenario_.name;
+  report.event_hash = world_.journal.hash();
+  const Totals& totals = checker_.totals();
+  report.calls = totals.calls;
+  report.ok = totals.ok;
+  report.abandoned = totals.abandoned;
+  report.handlers_run = totals.handlers_run;
+  report.failed = totals.failed;
+  report.virtual_seconds = static_cast<double>((world_.now() - start_).count()) * 1e-9;
+  report.events = world_.queue.events_run();
+  report.network = world_.network.counts();
+  for (const auto& host : hosts_) report.engines += host->engine().events().counters;
+  report.violations = checker_.violations();
+  return report;
+}
+
+std::string Report::summary() const {
+  std::string line = fmt::format("seed {} {}: {} calls, {} ok, {} handlers run, {} abandoned", seed, scenario, calls,
+                                 ok, handlers_run, abandoned);
+  for (const auto& [code, count] : failed) line += fmt::format(", {} {}", count, name(code));
+  line += fmt::format("; {} datagrams, {} lost, {:.3f} virtual s, {} events, {} violations, hash {:016x}", network.sent,
+                      network.sent - std::min(network.sent, network.delivered), virtual_seconds, events,
+                      violations.size(), event_hash);
+  return line;
+}
+
+}  // namespace weir::sim

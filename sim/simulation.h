@@ -1,0 +1,80 @@
+// One run of one scenario, from the first process to the last check.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/attacker.h"
+#include "sim/checker.h"
+#include "sim/host.h"
+#include "sim/scenario.h"
+#include "sim/workload.h"
+#include "sim/world.h"
+
+namespace weir::sim {
+
+struct RunOptions {
+  bool trace = false;
+  Sabotage sabotage = Sabotage::none;
+};
+
+struct Report {
+  std::uint64_t seed = 0;
+  std::string_view scenario;
+  std::uint64_t event_hash = 0;
+  std::uint64_t calls = 0, ok = 0, abandoned = 0, handlers_run = 0;
+  std::map<Code, std::uint64_t> failed;
+  double virtual_seconds = 0;
+  std::uint64_t events = 0;
+  NetworkCounts network;
+  Counters engines;  // of all processes that lived to the end
+  std::vector<std::string> violations;
+
+  // One line.
+  std::string summary() const;
+};
+
+Report run(const Scenario& scenario, const RunOptions& options = {});
+
+// What run() does, step by step.
+class Simulation {
+ public:
+  Simulation(const Scenario& scenario, const RunOptions& options);
+
+  Report run();
+
+ private:
+  static constexpr std::uint64_t kMaxEvents = 4'000'000;  // of a run that comes to an end
+
+  void make_hosts();
+  void plan_faults();
+  void plan_partition(Random& random);
+  void plan_crash(Random& random, bool orderly);
+  void plan_stall(Random& random);
+  void plan_mtu_change(Random& random);
+  HostId any_host(Random& random) const;
+  Instant any_time(Random& random) const;
+  void restore();
+  // True if `done` became true in time.
+  template <class Done>
+  bool run_until(Instant end, Done done);
+  void run_for(Duration d);
+  void check_leftovers();
+  bool nothing_was_lost() const;
+  Report report();
+
+  Scenario scenario_;
+  World world_;
+  Checker checker_;
+  Workload workload_;
+  std::vector<std::unique_ptr<Host>> hosts_;
+  std::unique_ptr<Attacker> attacker_;
+  Instant start_;
+  bool is_over_ = false;  // no more faults
+};
+
+}  // namespace weir::sim

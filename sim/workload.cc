@@ -1,0 +1,345 @@
+#include "sim/workload.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "sim/random_stream.h"
+#include "weir/method.h"
+
+namespace weir::sim {
+namespace {
+
+constexpr Method kEcho = "sim.echo";
+constexpr Method kNothing = "sim.nothing";
+constexpr Duration kSlack{2'000'000};  // a deadline is kept this well by a worker that is awake
+constexpr std::size_t kMaxHeaderBytes = 1'000;
+constexpr auto kPoison = std::byte{0xdd};
+
+// The engine's own part of a call.
+MutableByteSpan engines_part(transfer::OutgoingCall& call) {
+  auto* begin = reinterpret_cast<std::byte*>(&call.state);
+  return {begin, reinterpret_cast<std::byte*>(&call + 1)};
+}
+
+}  // namespace
+
+struct Workload::Serving {
+  Workload* workload;
+  HostId host;
+};
+
+struct Workload::Call {
+  transfer::OutgoingCall outgoing;
+  Workload* workload = nullptr;
+  HostId host = 0;
+  std::uint64_t id = 0;
+  std::uint64_t parent = 0;
+  bool is_chain = false;
+  bool ended = false;
+};
+
+Workload::Workload(World& world, Checker& checker, const WorkloadShape& shape, Sabotage sabotage)
+    : world_(world), checker_(checker), shape_(shape), sabotage_(sabotage), choices_(stream(world.seed, "workload")) {}
+
+Workload::~Workload() = default;
+
+void Workload::on_start(HostId host) {
+  checker_.on_start(host);
+  Site& site = sites_[host];
+  site.serving = std::make_unique<Serving>(Serving{this, host});
+  site.busy_until = {};
+  engine::Engine& engine = hosts_[host]->engine();
+  for (const auto& [method, run] : {std::pair{kEcho, &run_echo}, std::pair{kNothing, &run_nothing}}) {
+    const auto served = engine.serve(method.id(), method.name(), {.run = run, .context = site.serving.get()});
+    if (!served) checker_.violation(fmt::format("host {} cannot serve: {}", host, served.error().message()));
+  }
+  if (std::ranges::find(shape_.callers, host) == shape_.callers.end()) return;
+  for (std::uint32_t i = 0; i < shape_.window; ++i) {
+    hosts_[host]->run_at(world_.now() + between(choices_, Duration{0}, shape_.think_time),
+                         [this, host] { chain(host); });
+  }
+}
+
+void Workload::on_stop(HostId host) {
+  Site& site = sites_[host];
+  for (auto& [key, pending] : site.pending) {
+    if (pending.pin != nullptr) detail::unpin(pending.pin);
+  }
+  site.pending.clear();
+  for (const auto& call : site.calls) {
+    checker_.on_abandoned(call->id);
+    // Lent to an engine that is gone.
+    if (!call->ended && call->outgoing.block != nullptr) detail::unpin(call->outgoing.block);
+  }
+  site.calls.clear();
+  checker_.on_stop(host);
+}
+
+bool Workload::quota_used_up() const {
+  return std::ranges::all_of(shape_.callers, [this](HostId host) {
+    const auto site = sites_.find(host);
+    return site != sites_.end() && site->second.submitted >= shape_.calls_per_caller;
+  });
+}
+
+// ---- callers -------------------------------------------------------------------------------------------------------
+
+void Workload::chain(HostId host) {
+  if (stopped_ || sites_[host].submitted >= shape_.calls_per_caller) return;
+  ++sites_[host].submitted;
+  const std::uint64_t which = choices_.below(shape_.callees.size());
+  HostId callee = shape_.callees[which];
+  if (callee == host) callee = shape_.callees[(which + 1) % shape_.callees.size()];
+  submit(host, {.callee = callee, .is_chain = true, .must_succeed = shape_.must_succeed});
+}
+
+void Workload::call_everybody(bool must_succeed) {
+  for (HostId caller : shape_.callers) {
+    for (HostId callee : shape_.callees) {
+      if (caller != callee) submit(caller, {.callee = callee, .is_patient = true, .must_succeed = must_succeed});
+    }
+    hosts_[caller]->wake();
+  }
+}
+
+Instruction Workload::choose(const Wish& wish) {
+  Instruction instruction;
+  const double die = choices_.fraction();
+  double sum = 0;
+  const auto falls = [&](double share) { return die < (sum += share); };
+  if (falls(shape_.nested)) {
+    instruction.answer = Answer::nested;
+    instruction.nested_host = shape_.callees[choices_.below(shape_.callees.size())];
+    if (instruction.nested_host == wish.callee) instruction.answer = Answer::now;
+  } else if (falls(shape_.later)) {
+    instruction.answer = Answer::later;
+    instruction.delay_us = static_cast<std::uint32_t>(
+        choices_.below(static_cast<std::uint64_t>(shape_.longest_delay.count() / 1'000) + 1));
+  } else if (falls(shape_.error)) {
+    instruction.answer = Answer::error;
+  }
+  instruction.keeps_request = choices_.chance(0.5);
+  instruction.depth = wish.depth;
+  instruction.priority = static_cast<std::uint8_t>(choices_.below(8));
+
+  const auto size = [&](std::size_t least) {
+    constexpr std::size_t kLargest[] = {64, 64, 256, 1'024, 1'024, 4'096, 16'384, 1'600};
+    const std::size_t largest = std::min(kLargest[choices_.below(std::size(kLargest))], shape_.largest_bytes);
+    if (choices_.chance(0.02)) return static_cast<std::uint32_t>(shape_.largest_bytes);
+    return static_cast<std::uint32_t>(between(choices_, least, largest));
+  };
+  instruction.bytes = size(Instruction::kBytes);
+  instruction.reply_bytes = size(kReplyBytes);
+  switch (choices_.below(3)) {
+    case 0:
+      instruction.header_bytes = std::min<std::uint32_t>(Instruction::kBytes, instruction.bytes);
+      break;
+    case 1:
+      instruction.header_bytes =
+          static_cast<std::uint32_t>(choices_.below(std::min<std::size_t>(instruction.bytes, kMaxHeaderBytes) + 1));
+      break;
+    default:
+      break;
+  }
+  if (wish.depth == 0 && !wish.is_patient && choices_.chance(shape_.empty)) {
+    instruction = {.priority = instruction.priority, .bytes = 0};
+  }
+  return instruction;
+}
+
+void Workload::submit(HostId host, const Wish& wish) {
+  const Instant now = world_.now();
+  engine::Engine& engine = hosts_[host]->engine();
+  const auto peer = engine.connect(world_.network.address_of(wish.callee));
+  if (!peer) {
+    checker_.violation(fmt::format("host {} cannot name host {}: {}", host, wish.callee, peer.error().message()));
+    return;
+  }
+  CallRecord record;
+  record.instruction = choose(wish);
+  record.caller = host;
+  record.caller_life = hosts_[host]->life();
+  record.callee = wish.callee;
+  record.submitted = now;
+  record.must_succeed = wish.must_succeed;
+  Instant deadline = now + between(choices_, wish.is_patient ? shape_.longest_deadline : shape_.shortest_deadline,
+                                   shape_.longest_deadline);
+  record.latest_end = deadline;
+  if (choices_.chance(shape_.without_deadline)) {
+    record.latest_end = deadline = Instant::never();  // ends by a reply or because the peer is gone
+  }
+  if (wish.deadline < deadline) record.latest_end = deadline = std::max(wish.deadline, now);
+  const std::uint64_t id = checker_.add(record);
+  const Instruction& instruction = checker_.record(id).instruction;
+
+  auto made = std::make_unique<Call>();
+  Call& call = *made;
+  sites_[host].calls.push_back(std::move(made));
+  call.workload = this;
+  call.host = host;
+  call.id = id;
+  call.parent = wish.parent;
+  call.is_chain = wish.is_chain;
+  transfer::OutgoingCall& outgoing = call.outgoing;
+  outgoing.complete = &complete;
+  outgoing.method = instruction.bytes == 0 ? kNothing.id() : kEcho.id();
+  outgoing.deadline = deadline;
+  outgoing.peer = *peer;
+  outgoing.bytes = instruction.bytes;
+  outgoing.header_bytes = static_cast<std::uint16_t>(instruction.header_bytes);
+  outgoing.priority = instruction.priority;
+  outgoing.depth = instruction.depth;
+  std::byte* bytes = outgoing.inline_bytes;
+  if (instruction.bytes > transfer::OutgoingCall::kInlineBytes) {
+    outgoing.block = engine.blocks().acquire(instruction.bytes);
+    bytes = outgoing.block->bytes();
+  }
+  if (instruction.bytes != 0) write_request({bytes, instruction.bytes}, instruction);
+  world_.journal.note(now, "submit id caller callee bytes", {id, host, wish.callee, instruction.bytes});
+  engine.submit(outgoing, now);
+  if (!wish.is_patient) prepare_cancel(host, call);
+}
+
+void Workload::prepare_cancel(HostId host, Call& call) {
+  if (!choices_.chance(shape_.cancelled)) return;
+  const Duration delay = choices_.chance(0.3) ? Duration{0} : between(choices_, Duration{0}, Duration{1'000'000});
+  hosts_[host]->run_at(world_.now() + delay, [this, host, target = &call] {
+    if (target->ended) return;
+    world_.journal.note(world_.now(), "cancel id", {target->id});
+    checker_.on_cancel(target->id);
+    hosts_[host]->engine().cancel(target->outgoing, world_.now());
+  });
+}
+
+void Workload::complete(transfer::OutgoingCall& outgoing, const transfer::Outcome& outcome) {
+  // The call is the first member of what it belongs to.
+  Call& call = reinterpret_cast<Call&>(outgoing);
+  call.workload->on_complete(call, outcome);
+}
+
+void Workload::on_complete(Call& call, const transfer::Outcome& outcome) {
+  const Duration slack = kSlack + hosts_[call.host]->time_stalled();
+  checker_.on_complete(call.id, outcome, slack);
+  if (sabotage_ == Sabotage::completes_twice && call.id % 50 == 49) checker_.on_complete(call.id, outcome, slack);
+  if (call.ended) return;
+  call.ended = true;
+  std::ranges::fill(engines_part(call.outgoing), kPoison);
+  if (call.parent != 0) answer_parent(call.host, call.parent, !outcome.failed);
+  if (!call.is_chain) return;
+  const Duration pause = between(choices_, Duration{0}, shape_.think_time);
+  if (choices_.chance(0.2)) {
+    chain(call.host);  // inside the completion
+  } else {
+    hosts_[call.host]->run_at(world_.now() + pause, [this, host = call.host] { chain(host); });
+  }
+}
+
+void Workload::check_untouched() {
+  for (auto& [host, site] : sites_) {
+    for (const auto& call : site.calls) {
+      if (!call->ended) continue;
+      if (std::ranges::any_of(engines_part(call->outgoing), [](std::byte b) { return b != kPoison; })) {
+        checker_.violation(
+            fmt::format("{} was written to after it had completed", Checker::describe(checker_.record(call->id))));
+      }
+    }
+  }
+}
+
+// ---- callees -------------------------------------------------------------------------------------------------------
+
+void Workload::run_nothing(void* context, transfer::IncomingTransfer& request, Instant now) {
+  auto& serving = *static_cast<Serving*>(context);
+  serving.workload->checker_.on_nothing_run();
+  serving.workload->hosts_[serving.host]->engine().reply(request, {}, {}, now);
+}
+
+void Workload::run_echo(void* context, transfer::IncomingTransfer& request, Instant) {
+  auto& serving = *static_cast<Serving*>(context);
+  serving.workload->on_request(serving.host, request);
+}
+
+void Workload::on_request(HostId host, transfer::IncomingTransfer& request) {
+  engine::Engine& engine = hosts_[host]->engine();
+  const CallRecord* record = checker_.on_run(host, engine, hosts_[host]->config(), request);
+  if (record == nullptr) {
+    engine.fail(request, Code::invalid_argument, "not a request of this simulation", world_.now());
+    return;
+  }
+  if (sabotage_ == Sabotage::runs_twice && record->instruction.id % 50 == 49) {
+    checker_.on_run(host, engine, hosts_[host]->config(), request);
+  }
+  const std::uint64_t key = next_pending_++;
+  Site& site = sites_[host];
+  Pending& pending = site.pending[key];
+  pending = {.transfer = &request, .instruction = record->instruction, .bytes = request.bytes};
+  if (record->instruction.keeps_request && request.pin != nullptr) {
+    detail::pin(request.pin);
+    pending.pin = request.pin;
+    pending.request = {request.request, request.bytes};
+  }
+  if (sabotage_ == Sabotage::forgets_an_answer && record->instruction.id % 50 == 49) return;
+  const Instant deadline = request.deadline;
+  switch (record->instruction.answer) {
+    case Answer::nested:
+      submit(host, {.callee = record->instruction.nested_host,
+                    .depth = static_cast<std::uint8_t>(record->instruction.depth + 1),
+                    .deadline = deadline,
+                    .parent = key});
+      break;
+    case Answer::later:
+      answer_later(host, key, std::chrono::microseconds(record->instruction.delay_us));
+      break;
+    case Answer::error:
+      answer(host, key, false);
+      break;
+    case Answer::now:
+      if (shape_.service_time.count() != 0) {
+        site.busy_until = std::max(site.busy_until, world_.now()) + shape_.service_time;
+        answer_later(host, key, site.busy_until - world_.now());
+      } else {
+        answer(host, key, true);
+      }
+      break;
+  }
+}
+
+void Workload::answer_later(HostId host, std::uint64_t pending, Duration delay) {
+  hosts_[host]->run_at(world_.now() + delay, [this, host, pending] { answer(host, pending, true); });
+}
+
+void Workload::answer_parent(HostId host, std::uint64_t parent, bool well) {
+  if (sites_[host].pending.contains(parent)) answer(host, parent, well);
+}
+
+void Workload::answer(HostId host, std::uint64_t key, bool well) {
+  Site& site = sites_[host];
+  const auto found = site.pending.find(key);
+  const Pending pending = found->second;
+  site.pending.erase(found);
+  if (pending.pin != nullptr) {
+    if (!read_request(pending.request)) {
+      checker_.violation(
+          fmt::format("the request of call {} changed while its handler kept it", pending.instruction.id));
+    }
+    detail::unpin(pending.pin);
+  }
+  checker_.on_answered(host, pending.instruction.id, pending.bytes);
+  engine::Engine& engine = hosts_[host]->engine();
+  if (!well) {
+    engine.fail(*pending.transfer, Code::application, fmt::format("no {}", pending.instruction.id), world_.now());
+    return;
+  }
+  Instruction instruction = pending.instruction;
+  std::vector<std::byte> reply(instruction.reply_bytes);
+  if (sabotage_ == Sabotage::swaps_replies && instruction.id % 50 == 49) ++instruction.id;
+  write_reply(reply, instruction);
+  const ByteSpan whole = reply;
+  const std::size_t header_bytes = reply_header_bytes(instruction);
+  engine.reply(*pending.transfer, whole.first(header_bytes), whole.subspan(header_bytes), world_.now());
+}
+
+}  // namespace weir::sim

@@ -1,0 +1,279 @@
+// A whole engine against an authenticated peer that says anything, in both roles, while an honest peer works beside it.
+// The input is a list of operations: frames of every kind with ids and lengths of the fuzzer's choice, raw bytes under a
+// valid seal, datagrams without one, time, and the honest peer's calls. Whatever it says: nothing crashes, nothing
+// grows past its bound, nothing is left at the end, and the honest peer's calls complete, each exactly once.
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <string>
+
+#include "engine/hostile_testing.h"
+
+namespace {
+
+using namespace weir;           // NOLINT: a fuzz target of one namespace
+using namespace weir::engine;   // NOLINT
+using testing::Datagram;
+using testing::Frames;
+using testing::Net;
+using testing::Puppet;
+using testing::TestCall;
+using wire::FrameType;
+
+constexpr std::size_t kMaxOperations = 256;
+constexpr std::size_t kMaxHonestCalls = 16;
+constexpr auto kDeadline = std::chrono::seconds(20);
+
+class Input {
+ public:
+  Input(const std::uint8_t* data, std::size_t size) : data_(data), left_(size) {}
+  bool empty() const { return left_ == 0; }
+  std::uint8_t byte() {
+    if (left_ == 0) return 0;
+    --left_;
+    return *data_++;
+  }
+  std::uint16_t word() { return static_cast<std::uint16_t>(byte() | byte() << 8); }
+  // Small numbers mostly, the far ends of the range sometimes.
+  std::uint64_t number() {
+    const std::uint8_t kind = byte();
+    if (kind < 0xc0) return kind;
+    if (kind < 0xe0) return word();
+    std::uint64_t value = ~std::uint64_t{0};
+    if (kind < 0xf0) return value - byte();
+    for (int i = 0; i < 8; ++i) value = value << 8 | byte();
+    return value;
+  }
+  std::string text(std::size_t most) {
+    std::string out;
+    for (std::size_t size = std::min<std::size_t>({word(), most, left_}); size > 0; --size) {
+      out.push_back(static_cast<char>(byte()));
+    }
+    return out;
+  }
+
+ private:
+  const std::uint8_t* data_;
+  std::size_t left_;
+};
+
+class Match {
+ public:
+  explicit Match(bool hostile_initiates) : hostile_initiates_(hostile_initiates) {
+    EngineConfig victim = testing::test_config(hostile_initiates, 1);
+    victim.limits.request_bytes = 1 << 20;
+    victim.limits.request_bytes_per_peer = 256 * 1024;
+    victim.limits.calls_per_peer = 64;
+    victim_ = net_.add(victim);
+    honest_ = net_.add(!hostile_initiates);
+    hostile_ = net_.add(!hostile_initiates);
+    for (const int host : {victim_, honest_, hostile_}) {
+      net_.serve_echo(host);
+      net_.serve(host, "hold", [this, host](Engine&, transfer::IncomingTransfer& request, Instant) {
+        if (host == victim_) held_.push_back(&request);
+      });
+    }
+    // A path with each, so that there are keys to seal with.
+    honest_call("echo", "hello");
+    TestCall first;
+    call(hostile_, first, "echo", "hello", kDeadline);
+    WEIR_CHECK(net_.run_until([&] { return first.completions != 0 && honest_calls_.back().completions != 0; }), "calls");
+    for (TestCall& pending : pending_) {
+      if (!hostile_initiates) call(hostile_, pending, "hold", std::string(40, 'x'), kDeadline);
+    }
+    net_.run_for(std::chrono::milliseconds(5));
+    puppet_ = std::make_unique<Puppet>(net_, hostile_, victim_);
+    victims_id_ = puppet_->path().remote_id;
+  }
+
+  void run(Input input) {
+    for (std::size_t i = 0; i < kMaxOperations && !input.empty(); ++i) {
+      operate(input);
+      check_bounds();
+    }
+    finish();
+  }
+
+ private:
+  void call(int peer, TestCall& one, std::string_view method, const std::string& body, Duration deadline) {
+    const int from = hostile_initiates_ ? peer : victim_;
+    net_.call(from, hostile_initiates_ ? victim_ : peer, one, method, body, deadline);
+  }
+  void honest_call(std::string_view method, const std::string& body) {
+    if (honest_calls_.size() == kMaxHonestCalls) return;
+    call(honest_, honest_calls_.emplace_back(), method, body, std::chrono::hours(1));
+    bodies_.push_back(body);
+  }
+  wire::TransferId id(Input& input) {
+    return {static_cast<std::uint32_t>(input.number()) & (wire::kMaxSlots - 1), input.number() & wire::kMaxGeneration};
+  }
+  // A message part that need not make sense.
+  void part(Input& input, bool request) {
+    const wire::TransferId name = id(input);
+    const auto total = static_cast<std::uint16_t>(input.number());
+    const auto offset = static_cast<std::uint16_t>(input.number());
+    const std::uint8_t flags = input.byte();
+    std::string body = input.text(2'000);
+    if (flags & 0x20) body.resize(static_cast<std::size_t>(flags & 0x1f) * 700, 'p');
+    if (request) {
+      frames_.request(name, flags & 0x40 ? "hold" : "echo", body, total, offset, flags & 7, flags >> 3 & 7);
+    } else {
+      frames_.reply(name, body, total, offset, (flags & 1) != 0);
+    }
+  }
+  void flush() {
+    if (frames_.empty()) return;
+    sent_ = puppet_->seal(frames_.bytes());
+    net_.inject(victim_, net_.address(hostile_), sent_);
+    frames_ = {};
+  }
+
+  void operate(Input& input) {
+    const Address stranger = Address::v4(0x0b000001, 7);
+    switch (input.byte() % 24) {
+      case 0:
+      case 1:
+        return part(input, true);
+      case 2:
+      case 3:
+        return part(input, false);
+      case 4: {
+        const std::uint64_t last = input.number();
+        frames_.ack(last - std::min(last, input.number()), last);
+        return;
+      }
+      case 5:  // an acknowledgement that an honest peer would send
+        if (Path* path = victims_path(); path != nullptr && path->next_number != 0) frames_.ack(0, path->next_number - 1);
+        return;
+      case 6: {
+        const wire::TransferId name = id(input);
+        frames_.cancel(name, input.byte(), input.word());
+        return;
+      }
+      case 7:
+        frames_.level(FrameType::credit, input.byte(), input.number());
+        return;
+      case 8:
+        frames_.level(FrameType::blocked, input.byte(), input.number());
+        return;
+      case 9:
+        frames_.u64(FrameType::probe, input.number());
+        return;
+      case 10:
+        frames_.u64(FrameType::probe_response, input.number());
+        return;
+      case 11:
+        frames_.u64(FrameType::flow_reset, id(input).packed());
+        return;
+      case 12:
+        frames_.close(input.byte());
+        return;
+      case 13:
+        frames_.u32(FrameType::path, static_cast<std::uint32_t>(input.number()));
+        return;
+      case 14:
+        frames_.ping();
+        return;
+      case 15: {  // anything at all under a valid seal
+        const std::string bytes = input.text(3'000);
+        frames_.raw(as_bytes(bytes));
+        return;
+      }
+      case 16:
+        return flush();
+      case 17:
+        flush();
+        net_.run_for(std::chrono::microseconds(1u << input.byte() % 24));
+        return;
+      case 18:
+        honest_call("echo", std::string(std::min<std::size_t>(input.number(), 16'000), 'h'));
+        return;
+      case 19: {  // no seal; says what it likes about its type and path
+        const std::string bytes = input.text(2'000);
+        net_.inject(victim_, input.byte() & 1 ? stranger : net_.address(hostile_), {as_bytes(bytes).begin(), as_bytes(bytes).end()});
+        return;
+      }
+      case 20:  // the last packet again, changed or not
+        if (!sent_.empty()) {
+          Datagram again = sent_;
+          const std::uint8_t change = input.byte();
+          again[input.word() % again.size()] ^= static_cast<std::byte>(change);
+          net_.inject(victim_, net_.address(hostile_), again);
+        }
+        return;
+      case 21:
+        puppet_->path().next_number += input.number() & 0xffff;
+        return;
+      case 22:
+        puppet_->path().keys.rotate();
+        return;
+      default:
+        answer_held(input.byte());
+        return;
+    }
+  }
+  void answer_held(std::size_t count) {
+    for (; count > 0 && !held_.empty(); --count) {
+      net_.engine(victim_).reply(*held_.front(), {}, as_bytes(std::string_view("held")), net_.now);
+      held_.pop_front();
+    }
+  }
+  Path* victims_path() { return net_.core(victim_).find_path(victims_id_); }
+
+  void check_bounds() {
+    net_.turn(victim_);
+    net_.inbox(hostile_).clear();
+    const Census census = net_.engine(victim_).census();
+    const auto& ledger = net_.core(victim_).ledger;
+    WEIR_CHECK(ledger.promised() <= ledger.options().capacity, "more is promised than there is");
+    WEIR_CHECK(census.credit_used <= ledger.options().capacity + 2 * 5 * ledger.nested_allowance(), "credit grew");
+    WEIR_CHECK(census.incoming <= 8'192 && census.reassemblies <= 1'024 && census.blocks <= 2'048, "memory grew");
+    WEIR_CHECK(census.frames_in_flight <= 8'192 && census.packets_in_flight <= 1'024, "the sent frames grew");
+    WEIR_CHECK(census.paths <= 3 && census.peers <= 2, "paths grew");
+  }
+
+  void finish() {
+    flush();
+    net_.run_for(std::chrono::milliseconds(10));
+    answer_held(held_.size());
+    const auto honest_done = [&] {
+      return std::all_of(honest_calls_.begin(), honest_calls_.end(), [](TestCall& one) { return one.completions != 0; });
+    };
+    WEIR_CHECK(net_.run_until(honest_done, 20'000), "an honest call does not complete");
+    for (std::size_t i = 0; i < honest_calls_.size(); ++i) {
+      WEIR_CHECK(honest_calls_[i].completions == 1 && !honest_calls_[i].failed && honest_calls_[i].reply == bodies_[i],
+                 "an honest call did not get its reply");
+    }
+    net_.run_for(std::chrono::hours(1));
+    answer_held(held_.size());
+    net_.run_for(std::chrono::hours(1));
+    for (TestCall& pending : pending_) {
+      WEIR_CHECK(hostile_initiates_ || pending.completions == 1, "a call to the hostile peer did not complete once");
+    }
+    const Census left = net_.engine(victim_).census();
+    WEIR_CHECK(left.calls_queued + left.calls_sent + left.incoming + left.blocks + left.reassemblies == 0, "left over");
+    WEIR_CHECK(left.paths + left.credit_used + left.timers + left.frames_in_flight == 0, "left over of paths");
+    WEIR_CHECK(net_.core(victim_).ledger.promised() == 0 && net_.core(victim_).reply_room_used == 0, "room left over");
+  }
+
+  bool hostile_initiates_;
+  std::deque<TestCall> honest_calls_;  // outlive the engines that hold them
+  std::deque<std::string> bodies_;
+  TestCall pending_[4];
+  std::deque<transfer::IncomingTransfer*> held_;
+  Net net_;
+  int victim_ = 0, honest_ = 0, hostile_ = 0;
+  std::unique_ptr<Puppet> puppet_;
+  std::uint32_t victims_id_ = 0;
+  Frames frames_;
+  Datagram sent_;
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  Match match((data[0] & 1) == 0);
+  match.run(Input(data + 1, size - 1));
+  return 0;
+}

@@ -1,0 +1,544 @@
+// What an authenticated peer that breaks every rule can do: to itself, and to nobody else. Each frame of its own has a
+// defined outcome: the path is closed as a violation, or the frame is ignored.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "engine/hostile_testing.h"
+
+namespace weir::engine {
+namespace {
+
+using testing::Datagram;
+using testing::Frames;
+using testing::Net;
+using testing::Puppet;
+using testing::TestCall;
+using transfer::IncomingTransfer;
+using wire::FrameType;
+
+constexpr auto kForEver = std::chrono::hours(1);
+
+// A server, an honest client with a path of its own, and a hostile client behind a Puppet.
+class HostileInitiator : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    server = net.add(server_config());
+    honest = net.add(false);
+    hostile = net.add(false);
+    net.serve_echo(server);
+    net.serve(server, "hold", [this](Engine&, IncomingTransfer& request, Instant) { held.push_back(&request); });
+    for (const int host : {honest, hostile}) {
+      TestCall call;
+      net.call(host, server, call, "echo", "hello");
+      ASSERT_TRUE(net.run_until([&] { return call.completions != 0; }));
+      ASSERT_FALSE(call.failed) << call.reply;
+    }
+    net.run_for(std::chrono::milliseconds(50));
+    puppet = std::make_unique<Puppet>(net, hostile, server);
+    handled_before = net.handled;
+  }
+  virtual EngineConfig server_config() { return testing::test_config(true, 999); }
+
+  void TearDown() override {
+    expect_the_other_is_well();
+    for (IncomingTransfer* request : std::exchange(held, {})) net.engine(server).reply(*request, {}, {}, net.now);
+    puppet.reset();
+    net.run_for(kForEver);
+    const Census census = net.engine(server).census();
+    EXPECT_EQ(census.incoming, 0u);
+    EXPECT_EQ(census.blocks, 0u);
+    EXPECT_EQ(census.reassemblies, 0u);
+    EXPECT_EQ(census.credit_used, 0u);
+    EXPECT_EQ(census.paths, 0u);
+    EXPECT_EQ(net.core(server).ledger.promised(), 0u);
+  }
+  void expect_the_other_is_well() {
+    for (const std::size_t size : {0u, 32u, 16'000u}) {
+      TestCall call;
+      net.call(honest, server, call, "echo", std::string(size, 'h'));
+      ASSERT_TRUE(net.run_until([&] { return call.completions != 0; }));
+      EXPECT_FALSE(call.failed) << call.reply;
+      EXPECT_EQ(call.reply, std::string(size, 'h'));
+    }
+  }
+  void expect_thrown_out(const Frames& frames) {
+    puppet->say(frames);
+    EXPECT_EQ(puppet->victims_path(), nullptr);
+    net.turn(server);
+    EXPECT_TRUE(puppet->was_thrown_out());
+  }
+  void expect_ignored(const Frames& frames) {
+    puppet->say(frames);
+    EXPECT_NE(puppet->victims_path(), nullptr);
+    EXPECT_FALSE(puppet->was_thrown_out());
+  }
+  // Slots and generations that the hostile client's own engine has not used.
+  wire::TransferId id(std::uint32_t slot, std::uint64_t generation = 1) const { return {slot, generation + 1'000}; }
+  Path& path() { return *puppet->victims_path(); }
+
+  Net net;
+  int server = 0, honest = 0, hostile = 0, handled_before = 0;
+  std::vector<IncomingTransfer*> held;
+  std::unique_ptr<Puppet> puppet;
+};
+
+TEST_F(HostileInitiator, AnEmptyOrUnknownFrameIsAViolation) {
+  expect_thrown_out(Frames().raw(Datagram{std::byte{200}}));
+}
+
+TEST_F(HostileInitiator, AFrameThatIsCutShortIsAViolation) {
+  Datagram cut = Frames().request(id(1), "echo", "hello").bytes();
+  cut.pop_back();
+  expect_thrown_out(Frames().raw(cut));
+  EXPECT_EQ(net.handled, handled_before);
+}
+
+TEST_F(HostileInitiator, AnAcknowledgementOfAPacketNeverSentIsAViolation) {
+  expect_thrown_out(Frames().ack(0, path().next_number));
+}
+
+TEST_F(HostileInitiator, AnAcknowledgementOfTheDistantFutureIsAViolation) {
+  expect_thrown_out(Frames().ack(~std::uint64_t{0} - 1, ~std::uint64_t{0}));
+}
+
+TEST_F(HostileInitiator, ARequestBeyondItsCreditIsAViolation) {
+  const std::uint64_t left = path().accounts[0].limit();
+  const std::string body(16'000, 'x');
+  std::uint64_t used = 0;
+  for (std::uint32_t slot = 0; used <= left && puppet->victims_path() != nullptr; ++slot) {
+    puppet->say(Frames().request(id(slot), "hold", body));
+    used += token::request_cost(16'000);
+  }
+  EXPECT_EQ(puppet->victims_path(), nullptr);
+  EXPECT_TRUE(puppet->was_thrown_out());
+  EXPECT_LE(held.size() * token::request_cost(16'000), left);
+}
+
+TEST_F(HostileInitiator, AnsweredRequestsDoNotEarnMoreCreditThanTheyCost) {
+  const std::string body(1'000, 'x');
+  for (std::uint32_t i = 0; i < 2'000; ++i) {
+    ASSERT_NE(puppet->victims_path(), nullptr) << i;
+    if (path().accounts[0].limit() < (i + 1) * token::request_cost(1'000) + 100) break;
+    puppet->say(Frames().request(id(i % 64, i), "echo", body).ack(path().next_number - 1, path().next_number - 1));
+    EXPECT_LE(path().accounts[0].unanswered(), net.core(server).ledger.options().per_path);
+    puppet->listen();
+  }
+}
+
+TEST_F(HostileInitiator, ASlotBeyondTheNegotiatedNumberIsAViolation) {
+  expect_thrown_out(Frames().request(id(Limits{}.calls_per_peer), "echo", "x"));
+  EXPECT_EQ(net.handled, handled_before);
+}
+
+TEST_F(HostileInitiator, ACancellationBeyondTheNegotiatedSlotsIsAViolation) {
+  expect_thrown_out(Frames().cancel(id(Limits{}.calls_per_peer)));
+}
+
+TEST_F(HostileInitiator, ARequestLargerThanTheLimitIsAViolation) {
+  expect_thrown_out(Frames().request(id(1), "echo", std::string(16 * 1024 + 1, 'x')));
+  EXPECT_EQ(net.handled, handled_before);
+}
+
+TEST_F(HostileInitiator, AFragmentOfARequestLargerThanTheLimitIsAViolation) {
+  expect_thrown_out(Frames().request(id(1), "echo", "x", 60'000, 59'999));
+}
+
+TEST_F(HostileInitiator, AFragmentThatReachesBeyondItsMessageIsAViolation) {
+  expect_thrown_out(Frames().request(id(1), "echo", "xxxx", 2'000, 1'998));
+}
+
+TEST_F(HostileInitiator, FragmentsWithDifferentTotalsAreAViolation) {
+  puppet->say(Frames().request(id(1), "echo", "xxxx", 2'000, 0));
+  expect_thrown_out(Frames().request(id(1), "echo", "xxxx", 2'001, 4));
+  EXPECT_EQ(net.handled, handled_before);
+}
+
+TEST_F(HostileInitiator, AWholeMessageAfterAFragmentRunsOnce) {
+  expect_ignored(Frames().request(id(1), "echo", "xxxx", 2'000, 0));
+  expect_ignored(Frames().request(id(1), "echo", std::string(2'000, 'x')));
+  expect_ignored(Frames().request(id(1), "echo", "xxxx", 2'000, 4));
+  EXPECT_EQ(net.handled, handled_before + 1);
+}
+
+TEST_F(HostileInitiator, OverlappingFragmentsMakeOneMessage) {
+  expect_ignored(Frames().request(id(1), "echo", std::string(1'500, 'a'), 2'000, 0));
+  expect_ignored(Frames().request(id(1), "echo", std::string(1'500, 'b'), 2'000, 500));
+  EXPECT_EQ(net.handled, handled_before + 1);
+  expect_ignored(Frames().request(id(1), "echo", std::string(1'500, 'c'), 2'000, 500));
+  EXPECT_EQ(net.handled, handled_before + 1);
+}
+
+TEST_F(HostileInitiator, AMessageInTooManyPiecesIsAViolation) {
+  bool thrown_out = false;
+  for (std::uint16_t i = 0; i < 200 && !thrown_out; ++i) {
+    puppet->say(Frames().request(id(1), "echo", "x", 2'000, static_cast<std::uint16_t>(2 * i)));
+    thrown_out = puppet->victims_path() == nullptr;
+  }
+  EXPECT_TRUE(thrown_out);
+}
+
+// A reassembly costs more than ten times what a tiny request does, and no honest sender cuts what fits into a packet.
+TEST_F(HostileInitiator, ATinyMessageInFragmentsIsAViolation) {
+  expect_thrown_out(Frames().request(id(1), "echo", "x", 2, 0));
+}
+
+TEST_F(HostileInitiator, ARequestSaidTwiceRunsOnce) {
+  for (int i = 0; i < 3; ++i) puppet->say(Frames().request(id(1), "echo", "x"));
+  EXPECT_EQ(net.handled, handled_before + 1);
+  EXPECT_NE(puppet->victims_path(), nullptr);
+}
+
+TEST_F(HostileInitiator, AnOlderGenerationNeverRuns) {
+  puppet->say(Frames().request(id(1, 50), "echo", "x"));
+  puppet->say(Frames().request(id(1, 49), "echo", "x"));
+  EXPECT_EQ(net.handled, handled_before + 1);
+  EXPECT_NE(puppet->victims_path(), nullptr);
+}
+
+TEST_F(HostileInitiator, ARequestAfterItsCancellationNeverRuns) {
+  puppet->say(Frames().cancel(id(1), 0, 1));
+  puppet->say(Frames().request(id(1), "echo", "x"));
+  EXPECT_EQ(net.handled, handled_before);
+  EXPECT_NE(puppet->victims_path(), nullptr);
+}
+
+TEST_F(HostileInitiator, CancellationsOfOtherGenerationsAreIgnored) {
+  puppet->say(Frames().request(id(1, 50), "hold", "x"));
+  ASSERT_EQ(held.size(), 1u);
+  expect_ignored(Frames().cancel(id(1, 49)).cancel(id(2, 49)));
+  EXPECT_FALSE(held[0]->cancelled);
+  expect_ignored(Frames().cancel(id(1, 50)));
+  EXPECT_TRUE(held[0]->cancelled);
+}
+
+TEST_F(HostileInitiator, CancellationsOfWhatWasNeverSentEarnNoCredit) {
+  const std::uint64_t promised = net.core(server).ledger.promised();
+  for (std::uint32_t i = 0; i < 100 && puppet->victims_path() != nullptr; ++i) {
+    const std::uint64_t window = path().accounts[0].limit() - path().accounts[0].received();
+    Frames frames;
+    for (std::uint32_t j = 0; j < 50; ++j) frames.cancel(id(i, j), 0, 16'000);
+    puppet->say(frames);
+    if (puppet->victims_path() == nullptr) break;
+    EXPECT_EQ(path().accounts[0].unanswered(), 0u);
+    EXPECT_LE(path().accounts[0].limit() - path().accounts[0].received(), window);
+  }
+  EXPECT_LE(net.core(server).ledger.promised(), promised);
+}
+
+TEST_F(HostileInitiator, ACancellationOfAnUnknownLevelIsAViolation) { expect_thrown_out(Frames().cancel(id(1), 5)); }
+
+TEST_F(HostileInitiator, RepliesNobodyAskedForAreAViolation) {
+  // A responder that has never called has no slot that could be answered.
+  expect_thrown_out(Frames().reply(id(1), "x"));
+}
+
+TEST_F(HostileInitiator, ThePathFrameIsForInitiatorsOnly) { expect_thrown_out(Frames().u32(FrameType::path, 7)); }
+
+TEST_F(HostileInitiator, CreditAndBlockedOfUnknownLevelsAreViolations) {
+  expect_thrown_out(Frames().level(FrameType::credit, token::kLevels, 1));
+}
+
+TEST_F(HostileInitiator, ABlockedFrameOfAnUnknownLevelIsAViolation) {
+  expect_thrown_out(Frames().level(FrameType::blocked, token::kLevels, 1));
+}
+
+TEST_F(HostileInitiator, ImpossibleWishesForCreditAreCutToWhatIsSane) {
+  for (int i = 0; i < 1'000; ++i) {
+    for (std::uint8_t level = 0; level < token::kLevels; ++level) {
+      puppet->say(Frames().level(FrameType::blocked, level, ~std::uint64_t{0}));
+    }
+    ASSERT_NE(puppet->victims_path(), nullptr);
+  }
+  EXPECT_LE(path().accounts[0].limit(), net.core(server).ledger.options().per_path);
+}
+
+TEST_F(HostileInitiator, CreditForCallsNobodyMakesIsIgnored) {
+  for (std::uint8_t level = 0; level < token::kLevels; ++level) {
+    expect_ignored(Frames().level(FrameType::credit, level, ~std::uint64_t{0}));
+  }
+}
+
+TEST_F(HostileInitiator, AFlowResetOfNothingIsIgnored) {
+  expect_ignored(Frames().u64(FrameType::flow_reset, id(3).packed()).u64(FrameType::flow_reset, ~std::uint64_t{0}));
+}
+
+TEST_F(HostileInitiator, AnUnknownCloseReasonIsAViolation) { expect_thrown_out(Frames().close(77)); }
+
+TEST_F(HostileInitiator, WhatFollowsACloseIsNotLookedAt) {
+  puppet->say(Frames().close(0).request(id(1), "echo", "x"));
+  EXPECT_EQ(net.handled, handled_before);
+  EXPECT_EQ(puppet->victims_path(), nullptr);
+}
+
+TEST_F(HostileInitiator, AFloodOfClosesIsAnsweredWithSilence) {
+  net.engine(server).events().counters.packets_sent = 0;
+  for (int i = 0; i < 1'000; ++i) puppet->say(Frames().close(static_cast<std::uint8_t>(i % 3)));
+  EXPECT_EQ(net.engine(server).events().counters.packets_sent, 0u);
+}
+
+TEST_F(HostileInitiator, ABrokenFrameAfterARequestClosesThePathAndTheAnswerGoesNowhere) {
+  puppet->say(Frames().request(id(1), "hold", "x").raw(Datagram{std::byte{99}}));
+  EXPECT_EQ(puppet->victims_path(), nullptr);
+}
+
+TEST_F(HostileInitiator, CallsNestedTooDeepAreRefusedWithoutRunning) {
+  puppet->say(Frames().request(id(1), "echo", "x", 0, 0, 7));
+  EXPECT_EQ(net.handled, handled_before);
+  EXPECT_NE(puppet->victims_path(), nullptr);
+}
+
+// It sends for ever and never acknowledges: neither its own packets' acknowledgements nor the probes for the reply that
+// it ignores may fill the record of sent packets.
+TEST_F(HostileInitiator, OneThatNeverAcknowledgesFillsNothing) {
+  puppet->say(Frames().request(id(1), "echo", "x"));
+  for (int i = 0; i < 40'000; ++i) {
+    if (puppet->victims_path() == nullptr) break;
+    puppet->path().next_number += 2;  // gaps are acknowledged at once
+    puppet->say(Frames().ping());
+    net.now = net.now + std::chrono::microseconds(100);
+    net.inbox(hostile).clear();
+    if (i % 100 == 0) net.turn(honest);
+  }
+  EXPECT_LE(net.engine(server).census().frames_in_flight, 1u << 15);
+}
+
+TEST_F(HostileInitiator, OneThatOnlyPingsNowAndThenIsProbedWithinBounds) {
+  puppet->say(Frames().request(id(1), "echo", "x"));
+  for (int i = 0; i < 100'000; ++i) {
+    if (puppet->victims_path() == nullptr) break;
+    if (i % 10 == 0) puppet->send(Frames().ping());
+    net.now = net.now + std::chrono::milliseconds(4);
+    net.turn(server);
+    net.inbox(hostile).clear();
+  }
+  EXPECT_LE(net.engine(server).census().packets_in_flight, 1u << 12);
+}
+
+// Half a request, and then nothing more, for ever.
+TEST_F(HostileInitiator, OneThatVanishesInTheMiddleOfARequestIsForgotten) {
+  puppet->say(Frames().request(id(1), "echo", std::string(1'000, 'x'), 2'000, 0));
+  EXPECT_EQ(net.engine(server).census().incoming, 1u);
+  net.run_for(kForEver);
+  EXPECT_EQ(puppet->victims_path(), nullptr);
+  EXPECT_EQ(net.engine(server).census().incoming, 0u);
+}
+
+TEST_F(HostileInitiator, RequestsThatRetireHeldOnesStayWithinTheirCredit) {
+  const std::uint64_t limit = net.core(server).ledger.options().per_path;
+  for (std::uint32_t i = 0; i < 30'000 && puppet->victims_path() != nullptr; ++i) {
+    puppet->say(Frames()
+                    .request(id(1, i), "hold", std::string(100, 'x'))
+                    .level(FrameType::blocked, 0, ~std::uint64_t{0})
+                    .ack(path().next_number - 1, path().next_number - 1));
+    ASSERT_LE(held.size() * token::request_cost(100), limit);
+  }
+  EXPECT_EQ(puppet->victims_path(), nullptr);
+}
+
+class HostileInitiatorAgainstASmallServer : public HostileInitiator {
+  EngineConfig server_config() override {
+    EngineConfig config = testing::test_config(true, 999);
+    config.limits.peers = 4;
+    return config;
+  }
+};
+
+// A handler holds a request while its path ends and the path's place is taken so often that its number comes again.
+TEST_F(HostileInitiatorAgainstASmallServer, AnAnswerAfterThousandsOfReconnectsPaysNobodyElsesCredit) {
+  puppet->say(Frames().request(id(1), "hold", std::string(8'000, 'x')));
+  ASSERT_EQ(held.size(), 1u);
+  const std::uint32_t number = puppet->victims_path()->id;
+  puppet->say(Frames().close(1));
+  bool again = false;
+  for (int i = 0; i < 5'000 && !again; ++i) {
+    Path* path = net.core(server).make_path(net.address(hostile), false, net.now);
+    ASSERT_NE(path, nullptr);
+    again = path->id == number;
+    if (!again) net.core(server).paths.release(path);
+  }
+  ASSERT_TRUE(again);
+  Path& other = *net.core(server).find_path(number);
+  net.core(server).ledger.open_reserve(other.accounts[0]);
+  const std::uint64_t limit = other.accounts[0].limit();
+  net.engine(server).reply(*std::exchange(held, {})[0], {}, {}, net.now);
+  EXPECT_EQ(other.accounts[0].limit(), limit);
+  net.core(server).end_path(other, Code::reset, "", false, net.now);
+}
+
+// A client with calls outstanding at a hostile server and at an honest one.
+class HostileResponder : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    client = net.add(false);
+    honest = net.add(true);
+    hostile = net.add(true);
+    for (const int host : {honest, hostile}) {
+      net.serve_echo(host);
+      net.serve(host, "hold", [this, host](Engine&, IncomingTransfer& request, Instant) {
+        if (host == honest) held_by_honest = &request;
+        ++held;
+      });
+      TestCall call;
+      net.call(client, host, call, "echo", "hello");
+      ASSERT_TRUE(net.run_until([&] { return call.completions != 0; }));
+    }
+    for (TestCall& call : calls) net.call(client, hostile, call, "hold", "x", kForEver);
+    net.call(client, honest, other, "hold", "x", kForEver);
+    ASSERT_TRUE(net.run_until([&] { return held == std::size(calls) + 1; }));
+    net.run_for(std::chrono::milliseconds(50));
+    puppet = std::make_unique<Puppet>(net, hostile, client);
+  }
+  void TearDown() override {
+    TestCall echo;
+    net.call(client, honest, echo, "echo", std::string(16'000, 'x'));
+    EXPECT_TRUE(net.run_until([&] { return echo.completions != 0; }));
+    EXPECT_FALSE(echo.failed) << echo.reply;
+    EXPECT_EQ(other.completions, 0);
+    net.engine(honest).reply(*held_by_honest, {}, {}, net.now);
+    net.run_for(kForEver);
+    for (TestCall& call : calls) EXPECT_EQ(call.completions, 1);
+    const Census census = net.engine(client).census();
+    EXPECT_EQ(census.calls_sent + census.calls_queued, 0u);
+    EXPECT_EQ(census.incoming, 0u);
+    EXPECT_EQ(census.blocks, 0u);
+    EXPECT_EQ(census.reassemblies, 0u);
+    EXPECT_EQ(census.timers, 0u);
+    EXPECT_EQ(net.core(client).reply_room_used, 0u);
+  }
+  wire::TransferId id(int call) const { return {calls[call].slot, calls[call].generation}; }
+  // All its calls fail at once; that is the victim's only reaction.
+  void expect_thrown_out(const Frames& frames) {
+    puppet->say(frames);
+    EXPECT_EQ(puppet->victims_path(), nullptr);
+    for (const TestCall& call : calls) {
+      EXPECT_EQ(call.completions, 1);
+      EXPECT_TRUE(call.failed);
+      EXPECT_EQ(call.code, Code::reset);
+      EXPECT_TRUE(call.may_have_run);
+    }
+  }
+  void expect_ignored(const Frames& frames) {
+    puppet->say(frames);
+    EXPECT_NE(puppet->victims_path(), nullptr);
+    for (const TestCall& call : calls) EXPECT_EQ(call.completions, 0);
+  }
+
+  Net net;
+  int client = 0, honest = 0, hostile = 0;
+  std::size_t held = 0;
+  IncomingTransfer* held_by_honest = nullptr;
+  TestCall calls[4];
+  TestCall other;
+  std::unique_ptr<Puppet> puppet;
+};
+
+TEST_F(HostileResponder, AReplySaidTwiceCompletesOnce) {
+  for (int i = 0; i < 3; ++i) puppet->say(Frames().reply(id(0), "answer"));
+  EXPECT_EQ(calls[0].completions, 1);
+  EXPECT_EQ(calls[0].reply, "answer");
+}
+
+TEST_F(HostileResponder, RepliesToOtherGenerationsAreIgnored) {
+  wire::TransferId older = id(0), newer = id(0);
+  --older.generation;
+  ++newer.generation;
+  expect_ignored(Frames().reply(older, "x").reply(newer, "x"));
+}
+
+TEST_F(HostileResponder, AReplyInASlotBeyondTheNegotiatedNumberIsAViolation) {
+  expect_thrown_out(Frames().reply({Limits{}.calls_per_peer, 1}, "x"));
+}
+
+TEST_F(HostileResponder, AReplyLargerThanReservedIsAViolation) {
+  expect_thrown_out(Frames().reply(id(0), std::string(16 * 1024 + 3, 'x')));
+}
+
+TEST_F(HostileResponder, AFragmentOfAReplyLargerThanReservedIsAViolation) {
+  expect_thrown_out(Frames().reply(id(0), "x", 65'000, 0));
+}
+
+TEST_F(HostileResponder, ReplyFragmentsWithDifferentTotalsAreAViolation) {
+  puppet->say(Frames().reply(id(0), "xx", 2'000, 0));
+  expect_thrown_out(Frames().reply(id(0), "xx", 2'001, 2));
+}
+
+TEST_F(HostileResponder, AReplyInTooManyPiecesIsAViolation) {
+  for (std::uint16_t i = 0; i < 200 && puppet->victims_path() != nullptr; ++i) {
+    puppet->say(Frames().reply(id(0), "x", 2'000, static_cast<std::uint16_t>(2 * i)));
+  }
+  EXPECT_EQ(puppet->victims_path(), nullptr);
+}
+
+TEST_F(HostileResponder, AnErrorWithoutACodeIsAViolation) {
+  expect_thrown_out(Frames().reply(id(0), "x", 0, 0, true));
+}
+
+TEST_F(HostileResponder, AnErrorWithAnUnknownCodeIsAnApplicationsError) {
+  puppet->say(Frames().reply(id(0), std::string("\xff\x01what", 6), 0, 0, true));
+  EXPECT_EQ(calls[0].completions, 1);
+  EXPECT_EQ(calls[0].code, Code::application);
+  EXPECT_TRUE(calls[0].may_have_run);
+}
+
+TEST_F(HostileResponder, AFlowResetEndsTheCallThatItNamesOnce) {
+  for (int i = 0; i < 3; ++i) puppet->say(Frames().u64(FrameType::flow_reset, id(0).packed()));
+  EXPECT_EQ(calls[0].completions, 1);
+  EXPECT_EQ(calls[0].code, Code::reset);
+  EXPECT_EQ(calls[1].completions, 0);
+}
+
+TEST_F(HostileResponder, ASecondPathFrameIsIgnored) {
+  const std::uint32_t before = puppet->victims_path()->remote_id;
+  expect_ignored(Frames().u32(FrameType::path, 12'345));
+  EXPECT_EQ(puppet->victims_path()->remote_id, before);
+}
+
+TEST_F(HostileResponder, ItsRequestsAreRefusedAndBounded) {
+  for (std::uint32_t i = 0; i < 2'000 && puppet->victims_path() != nullptr; ++i) {
+    puppet->say(Frames().request({i % 100, i + 1}, "echo", "x").ack(puppet->victims_path()->next_number - 1,
+                                                                   puppet->victims_path()->next_number - 1));
+    ASSERT_LE(net.engine(client).census().incoming, 100u);
+  }
+  EXPECT_EQ(net.engine(client).events().counters.requests_dispatched, 0u);
+  EXPECT_EQ(calls[0].completions, puppet->victims_path() == nullptr ? 1 : 0);
+}
+
+TEST_F(HostileResponder, ItsRequestsCannotUseMoreThanTheReserve) {
+  const std::uint64_t reserve = net.core(client).ledger.nested_allowance();
+  net.serve(client, "hold", [](Engine&, IncomingTransfer&, Instant) {});
+  std::uint64_t cost = 0;
+  for (std::uint32_t i = 0; puppet->victims_path() != nullptr; ++i) {
+    puppet->say(Frames().request({i, 1}, "echo", std::string(8'000, 'x'), 9'000, 0));
+    cost += token::request_cost(9'000);
+    ASSERT_LE(cost, reserve + token::request_cost(9'000));
+  }
+  for (const TestCall& call : calls) EXPECT_EQ(call.code, Code::reset);
+}
+
+TEST_F(HostileResponder, ACloseForAViolationFailsItsCallsOnly) {
+  puppet->say(Frames().close(2));
+  for (const TestCall& call : calls) EXPECT_EQ(call.code, Code::reset);
+}
+
+// It says that it was idle, over and over: calls go back to the queue, a new path is made, until the deadline.
+TEST_F(HostileResponder, ACloseForIdlenessGivesTheCallsBackToTheQueue) {
+  puppet->say(Frames().close(1));
+  for (const TestCall& call : calls) EXPECT_EQ(call.completions, 0);
+  EXPECT_EQ(net.engine(client).census().calls_queued, 4u);
+}
+
+TEST_F(HostileResponder, EndlessCreditDoesNotOverflow) {
+  expect_ignored(Frames().level(FrameType::credit, 0, ~std::uint64_t{0}));
+  TestCall more[50];
+  for (TestCall& call : more) net.call(client, hostile, call, "hold", std::string(16'000, 'x'), std::chrono::seconds(1));
+  net.run_for(std::chrono::seconds(2));
+  for (TestCall& call : more) EXPECT_EQ(call.completions, 1);
+}
+
+TEST_F(HostileResponder, AFalseAcknowledgementOfEverythingHarmsItselfOnly) {
+  expect_ignored(Frames().ack(0, puppet->victims_path()->next_number - 1));
+}
+
+}  // namespace
+}  // namespace weir::engine

@@ -1,0 +1,362 @@
+#include "pool/call.h"
+
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "pool/gate.h"
+#include "pool/lane.h"
+#include "pool/post.h"
+#include "worker/thread_context.h"
+
+namespace weir::pool {
+namespace {
+
+using detail::CallStage;
+using detail::WaiterKind;
+using worker::DepthScope;
+using worker::thread_context;
+
+void release(CallRecord* record) noexcept { CallRecord::Pool::release(record); }
+
+Error make_error(Code code, const char* literal, ByteSpan words, bool may_have_run) {
+  if (words.empty()) return {code, literal, may_have_run};
+  return {code, std::string(reinterpret_cast<const char*>(words.data()), words.size()), may_have_run};
+}
+
+// Straight from where the reply lies.
+Result<Reply> make_result(const transfer::Outcome& outcome, transfer::BlockPool& blocks) {
+  if (outcome.failed) [[unlikely]] {
+    return std::unexpected(make_error(outcome.code, outcome.sentence, outcome.bytes, outcome.may_have_run));
+  }
+  return Result<Reply>(std::in_place, keep_bytes(outcome.bytes, outcome.pin, blocks), outcome.header_bytes);
+}
+
+// Keeps the outcome in the record, for whoever comes for it later.
+void store_result(CallRecord* record, const transfer::Outcome& outcome, transfer::BlockPool& blocks) {
+  record->has_failed = outcome.failed;
+  record->result_code = outcome.code;
+  record->may_have_run = outcome.may_have_run;
+  record->result_pin = nullptr;
+  record->result_bytes = static_cast<std::uint32_t>(outcome.bytes.size());
+  record->result_header_bytes = static_cast<std::uint16_t>(outcome.header_bytes);
+  if (outcome.bytes.empty()) {
+    record->result_data = reinterpret_cast<const std::byte*>(outcome.sentence);
+  } else if (outcome.bytes.size() <= CallRecord::kInlineBytes) {
+    std::memcpy(record->inline_bytes, outcome.bytes.data(), outcome.bytes.size());
+    record->result_data = record->inline_bytes;
+  } else if (outcome.pin != nullptr && outcome.bytes.size() > Body::kInlineBytes) {
+    detail::pin(outcome.pin);
+    record->result_pin = outcome.pin;
+    record->result_data = outcome.bytes.data();
+  } else {
+    transfer::Block* block = blocks.acquire(outcome.bytes.size());
+    std::memcpy(block->bytes(), outcome.bytes.data(), outcome.bytes.size());
+    record->result_pin = block;
+    record->result_data = block->bytes();
+  }
+}
+
+Result<Reply> take_stored(CallRecord* record) {
+  const ByteSpan bytes{record->result_data, record->result_bytes};
+  detail::Pin* pin = std::exchange(record->result_pin, nullptr);
+  if (record->has_failed) [[unlikely]] {
+    const char* literal = bytes.empty() ? reinterpret_cast<const char*>(record->result_data) : "";
+    Error error = make_error(record->result_code, literal, bytes, record->may_have_run);
+    if (pin != nullptr) detail::unpin(pin);
+    return std::unexpected(std::move(error));
+  }
+  if (pin == nullptr || bytes.size() <= Body::kInlineBytes) {
+    Result<Reply> result(std::in_place, Body(bytes), record->result_header_bytes);
+    if (pin != nullptr) detail::unpin(pin);
+    return result;
+  }
+  return Result<Reply>(std::in_place, Body(bytes, pin), record->result_header_bytes);
+}
+
+transfer::BlockPool& blocks_of(CallRecord* record) { return record->core->shared->engine->blocks(); }
+
+// Makes a result that lies where it arrived one that stays.
+void settle(CallRecord* record, const transfer::Outcome& outcome) {
+  store_result(record, outcome, blocks_of(record));
+  // Release: a handle that wandered to another thread may look.
+  record->stage.store(CallStage::done, std::memory_order_release);
+}
+
+void run_continuation(CallRecord* record, Result<Reply>&& result) {
+  const DepthScope depth(record->resume_depth);
+  record->continuation.run(record->continuation.storage, std::move(result));
+  release(record);
+}
+
+// The waiter is on this thread and the call was direct: no lane in between.
+void resume_here(CallRecord* record, const transfer::Outcome& outcome) {
+  switch (record->waiter_kind) {
+    case WaiterKind::continuation: {
+      run_continuation(record, make_result(outcome, blocks_of(record)));
+      return;
+    }
+    case WaiterKind::coroutine: {
+      InPlace place{&outcome};
+      record->in_place = &place;
+      record->waiter.has_arrived = true;
+      record->stage.store(CallStage::in_place, std::memory_order_relaxed);
+      {
+        const DepthScope depth(record->resume_depth);
+        record->waiter.coroutine.resume();
+      }
+      if (!place.is_taken) settle(record, outcome);
+      return;
+    }
+    case WaiterKind::group:
+    case WaiterKind::thread:
+    case WaiterKind::none:
+      settle(record, outcome);
+      resume_waiter(record);
+      return;
+  }
+}
+
+enum class Claim : std::uint8_t { waiting, done };
+
+// Acquire: the result is there if the stage says so.
+bool is_done(const CallRecord* record) { return record->stage.load(std::memory_order_acquire) >= CallStage::done; }
+bool is_in_place(const CallRecord* record) {
+  return record->stage.load(std::memory_order_acquire) == CallStage::in_place;
+}
+
+// The waiter is filled in. `waiting`: it will be handed the record.
+Claim claim(CallRecord* record) noexcept {
+  record->resume_depth = thread_context.depth;
+  const bool has_lane = record->waiter_kind != WaiterKind::continuation;
+  if (is_done(record)) {
+    record->waiter_kind = WaiterKind::none;
+    return Claim::done;
+  }
+  Gate& gate = *record->core->shared;
+  if (record->is_direct && gate.is_mine()) {
+    if (has_lane) record->waiter.lane = nullptr;
+    record->stage.store(CallStage::claimed, std::memory_order_relaxed);
+    return Claim::waiting;
+  }
+  Lane* lane = nullptr;
+  if (has_lane) {
+    lane = &Lane::mine();
+    if (thread_context.turning != nullptr) lane->listen_at(thread_context.turning->doorbell());
+    record->waiter.lane = lane;
+    ++lane->awaited;
+  }
+  if (record->is_direct) {
+    gate.wish(record, CallRecord::kClaim);
+    return Claim::waiting;
+  }
+  CallStage expected = CallStage::pending;
+  // Release: the worker that completes it sees the waiter. Acquire on failure: we see the result.
+  if (record->stage.compare_exchange_strong(expected, CallStage::claimed, std::memory_order_release,
+                                            std::memory_order_acquire)) {
+    return Claim::waiting;
+  }
+  if (lane != nullptr) --lane->awaited;
+  record->waiter_kind = WaiterKind::none;
+  return Claim::done;
+}
+
+}  // namespace
+
+Body keep_bytes(ByteSpan bytes, detail::Pin* pin, transfer::BlockPool& blocks) {
+  if (bytes.size() <= Body::kInlineBytes) return Body(bytes);
+  if (pin != nullptr) {
+    detail::pin(pin);
+    return Body(bytes, pin);
+  }
+  transfer::Block* block = blocks.acquire(bytes.size());
+  std::memcpy(block->bytes(), bytes.data(), bytes.size());
+  return Body({block->bytes(), bytes.size()}, block);
+}
+
+void complete_direct(transfer::OutgoingCall& call, const transfer::Outcome& outcome) noexcept {
+  auto* record = static_cast<CallRecord*>(&call);
+  if (record->is_dropped) [[unlikely]]
+    return release(record);
+  if (record->stage.load(std::memory_order_relaxed) == CallStage::claimed) [[likely]] {
+    if (record->waiter_kind == WaiterKind::continuation || record->waiter.lane == nullptr) [[likely]]
+      return resume_here(record, outcome);
+  }
+  const bool is_claimed = record->stage.load(std::memory_order_relaxed) == CallStage::claimed;
+  settle(record, outcome);
+  if (is_claimed) hand_over(record);
+}
+
+void complete_for_lane(transfer::OutgoingCall& call, const transfer::Outcome& outcome) noexcept {
+  auto* record = static_cast<CallRecord*>(&call);
+  if (record->is_dropped) [[unlikely]]
+    return release(record);
+  // Acquire: pairs with the claim, so the waiter is seen.
+  if (record->stage.load(std::memory_order_acquire) == CallStage::claimed &&
+      record->waiter_kind == WaiterKind::continuation) {
+    return run_continuation(record, make_result(outcome, blocks_of(record)));
+  }
+  store_result(record, outcome, blocks_of(record));
+  // Acquire-release: the handle sees the result, we see its waiter.
+  if (record->stage.exchange(CallStage::done, std::memory_order_acq_rel) == CallStage::claimed) hand_over(record);
+}
+
+void hand_over(CallRecord* record) noexcept {
+  if (record->waiter_kind == WaiterKind::continuation) return run_continuation(record, take_stored(record));
+  Gate& gate = *record->core->shared;
+  if (gate.is_mine() && gate.post != nullptr) {
+    gate.post->hand_to_lane(record);
+  } else {
+    record->waiter.lane->deliver(record, record);
+  }
+}
+
+void resume_waiter(CallRecord* record) {
+  const bool is_on_lane = record->waiter_kind != WaiterKind::none;
+  if (is_on_lane) {
+    record->waiter.has_arrived = true;
+    if (record->waiter.is_abandoned) return drop_result(record);
+  }
+  const DepthScope depth(record->resume_depth);
+  if (record->waiter_kind == WaiterKind::coroutine) {
+    record->waiter.coroutine.resume();
+  } else if (record->waiter_kind == WaiterKind::group) {
+    detail::CallGroup& group = *record->waiter.group;
+    if (--group.remaining == 0) group.waiter.resume();
+  }
+}
+
+void refuse_call(CallRecord* record) noexcept {
+  if (record->block != nullptr) detail::unpin(std::exchange(record->block, nullptr));
+  record->complete(*record, {.failed = true, .code = Code::closed, .sentence = "the pool is closed"});
+}
+
+void drop_result(CallRecord* record) noexcept {
+  if (record->result_pin != nullptr) detail::unpin(std::exchange(record->result_pin, nullptr));
+  release(record);
+}
+
+void drop_on_worker(CallRecord* record, engine::Engine& engine, Instant now) {
+  if (is_done(record)) return drop_result(record);
+  record->is_dropped = true;
+  // Still in its ring: it is thrown away when it comes out.
+  if (record->state != CallRecord::State::idle) engine.cancel(*record, now);
+}
+
+}  // namespace weir::pool
+
+namespace weir::detail {
+
+using pool::Claim;
+
+void* continuation_storage(CallRecord* record) noexcept { return record->continuation.storage; }
+
+void attach_continuation(CallRecord* record, RunContinuation run, DropContinuation drop) {
+  record->waiter_kind = WaiterKind::continuation;
+  record->continuation.run = run;
+  record->continuation.drop = drop;
+  if (pool::claim(record) == Claim::waiting) return;
+  if (pool::is_in_place(record)) {
+    record->in_place->is_taken = true;
+    pool::settle(record, *record->in_place->outcome);
+  }
+  pool::run_continuation(record, pool::take_stored(record));
+}
+
+bool call_ready(CallRecord* record) noexcept { return pool::is_done(record); }
+
+bool call_suspend(CallRecord* record, std::coroutine_handle<> waiter) noexcept {
+  record->waiter_kind = WaiterKind::coroutine;
+  record->waiter = {.coroutine = waiter};
+  return pool::claim(record) == Claim::waiting;
+}
+
+bool call_join(CallRecord* record, CallGroup& group) noexcept {
+  record->waiter_kind = WaiterKind::group;
+  record->waiter = {.group = &group};
+  return pool::claim(record) == Claim::waiting;
+}
+
+Result<Reply> call_take(CallRecord* record) {
+  if (pool::is_in_place(record)) {
+    record->in_place->is_taken = true;
+    Result<Reply> result = pool::make_result(*record->in_place->outcome, pool::blocks_of(record));
+    pool::release(record);
+    return result;
+  }
+  Result<Reply> result = pool::take_stored(record);
+  pool::release(record);
+  return result;
+}
+
+Result<Bytes> call_header(CallRecord* record) {
+  if (pool::is_in_place(record)) {
+    record->in_place->is_taken = true;
+    pool::settle(record, *record->in_place->outcome);
+  }
+  const Bytes bytes{record->result_data, record->result_bytes};
+  if (record->has_failed) {
+    const char* literal = bytes.empty() ? reinterpret_cast<const char*>(record->result_data) : "";
+    return std::unexpected(pool::make_error(record->result_code, literal, bytes, record->may_have_run));
+  }
+  return bytes.first(record->result_header_bytes);
+}
+
+Result<Reply> call_wait(CallRecord* record) {
+  WEIR_CHECK(worker::thread_context.loops_entered == 0,
+             "get() was called inside a handler or continuation on the thread that turns the loop, which would never "
+             "complete the call: await it or use then()");
+  const std::shared_ptr<pool::Gate>& gate = record->core->shared;
+  pool::Lane& lane = pool::Lane::mine();
+  if (!gate->worker().has_thread() && (gate->is_mine() || !gate->worker().has_owner()) && !gate->is_closed()) {
+    gate->worker().claim();
+    lane.adopt(gate->shared_worker());
+  }
+  record->waiter_kind = WaiterKind::thread;
+  record->waiter = {};
+  if (pool::claim(record) == Claim::waiting) lane.wait_until([record] { return record->waiter.has_arrived; });
+  return call_take(record);
+}
+
+void call_drop(CallRecord* record) noexcept {
+  if (pool::is_in_place(record)) {
+    record->in_place->is_taken = true;
+    return pool::release(record);
+  }
+  pool::Gate& gate = *record->core->shared;
+  const CallStage stage = record->stage.load(std::memory_order_acquire);
+  if (record->is_direct && gate.is_mine()) {
+    if (stage == CallStage::done || gate.post == nullptr) return pool::drop_result(record);
+    record->stage.store(CallStage::pending, std::memory_order_relaxed);
+    return gate.post->drop(record);
+  }
+  // A coroutine that was destroyed while it waited: this is its own thread, so its lane is ours.
+  const bool is_awaited = record->waiter_kind != WaiterKind::none && record->waiter_kind != WaiterKind::continuation &&
+                          !record->waiter.has_arrived;
+  if (record->is_direct) {
+    if (is_awaited) {
+      record->waiter.is_abandoned = true;
+    } else if (stage == CallStage::done) {
+      pool::drop_result(record);
+    } else {
+      gate.wish(record, CallRecord::kDrop);
+    }
+    return;
+  }
+  if (is_awaited) {
+    CallStage expected = CallStage::claimed;
+    // Either we take the claim back, or the record is on its way to our lane, which gives it up.
+    if (record->stage.compare_exchange_strong(expected, CallStage::pending, std::memory_order_acq_rel)) {
+      --record->waiter.lane->awaited;
+      gate.wish(record, CallRecord::kDrop);
+    } else {
+      record->waiter.is_abandoned = true;
+    }
+    return;
+  }
+  if (stage == CallStage::done) return pool::drop_result(record);
+  gate.wish(record, CallRecord::kDrop);
+}
+
+}  // namespace weir::detail

@@ -1,0 +1,133 @@
+#include "pool/executor.h"
+
+#include <exception>
+#include <utility>
+
+#include "base/check.h"
+#include "pool/post.h"
+#include "weir/message.h"
+#include "weir/task.h"
+#include "worker/place.h"
+#include "worker/thread_context.h"
+
+namespace weir::pool {
+namespace {
+
+constexpr Duration kLastMoment = std::chrono::milliseconds(100);
+
+detail::Detached answer_request(IncomingRecord* record) {
+  const MethodEntry& method = *record->method;
+  Responder responder(record);
+  Request request(std::move(record->storage), record->header_bytes, record->time_left, record->priority, record->depth,
+                  &responder);
+  try {
+    Result<Reply> result = co_await (*method.run_task)(std::move(request));
+    if (result) {
+      responder.reply(*result);
+    } else {
+      responder.fail(result.error().code(), result.error().message());
+    }
+  } catch (const std::exception& thrown) {
+    responder.fail(Code::application, thrown.what());
+  } catch (...) {
+    responder.fail(Code::application, "the handler threw something that is no std::exception");
+  }
+}
+
+}  // namespace
+
+void run_request(IncomingRecord* record) {
+  const worker::DepthScope depth(static_cast<std::uint8_t>(record->depth + 1));
+  answer_request(record);
+}
+
+Executor::Executor(int threads, std::size_t max_queued) : max_queued_(max_queued) {
+  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { run(); });
+}
+
+Executor::~Executor() { stop(); }
+
+void Executor::push(IncomingRecord* record) {
+  record->link = nullptr;
+  queued_.fetch_add(1, std::memory_order_relaxed);
+  std::lock_guard lock(mutex_);
+  (last_ == nullptr ? first_ : last_->link) = record;
+  last_ = record;
+}
+
+void Executor::flush() {
+  // Relaxed: our own pushes are seen; those of other workers they flush themselves.
+  if (queued_.load(std::memory_order_relaxed) == 0) return;
+  std::lock_guard lock(mutex_);
+  for (IncomingRecord* waiting = first_; waiting != nullptr && !idle_.empty(); waiting = waiting->link) {
+    Sleeper* sleeper = idle_.back();
+    idle_.pop_back();
+    sleeper->is_woken.store(true, std::memory_order_relaxed);  // the nudge orders it
+    sleeper->lane->nudge();
+  }
+}
+
+IncomingRecord* Executor::pop() {
+  std::lock_guard lock(mutex_);
+  IncomingRecord* record = first_;
+  if (record == nullptr) return nullptr;
+  first_ = record->link;
+  if (first_ == nullptr) last_ = nullptr;
+  queued_.fetch_sub(1, std::memory_order_relaxed);
+  return record;
+}
+
+void Executor::run() {
+  worker::name_this_thread("weir-executor");
+  Lane& lane = Lane::mine();
+  Sleeper sleeper{&lane};
+  const auto has_work = [&] {
+    return queued_.load(std::memory_order_relaxed) != 0 || is_stopping_.load(std::memory_order_relaxed) ||
+           sleeper.is_woken.load(std::memory_order_relaxed);
+  };
+  while (!is_stopping_.load(std::memory_order_relaxed)) {
+    lane.drive();
+    if (IncomingRecord* record = pop()) {
+      const Lane::Batch batch(lane);
+      run_request(record);
+      continue;
+    }
+    {
+      std::lock_guard lock(mutex_);
+      if (first_ != nullptr) continue;
+      sleeper.is_woken.store(false, std::memory_order_relaxed);
+      idle_.push_back(&sleeper);
+    }
+    lane.wait_until(has_work);
+    std::lock_guard lock(mutex_);
+    std::erase(idle_, &sleeper);
+  }
+  // Handlers that wait have been told that the pool is closed; those that wait for another pool get a moment.
+  lane.wait_until([&] { return lane.awaited == 0; }, kLastMoment);
+}
+
+bool Executor::is_mine() const {
+  for (const std::thread& thread : threads_) {
+    if (thread.get_id() == std::this_thread::get_id()) return true;
+  }
+  return false;
+}
+
+void Executor::stop() {
+  WEIR_CHECK(!is_mine(),
+             "the last handle of a pool was dropped inside one of its own handlers: keep a handle outside and close "
+             "the pool from there");
+  {
+    std::lock_guard lock(mutex_);
+    is_stopping_.store(true, std::memory_order_relaxed);
+    for (Sleeper* sleeper : idle_) sleeper->lane->nudge();
+  }
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+  while (IncomingRecord* record = pop()) {
+    record->storage = Body();
+    Responder dropped(record);
+  }
+}
+
+}  // namespace weir::pool

@@ -1,0 +1,223 @@
+// Everything that can go wrong is an error value with a code and a sentence; bad configuration is refused at open.
+#include <atomic>
+#include <vector>
+
+#include "pool/pool_testing.h"
+
+namespace weir {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::await;
+using testing::client_config;
+using testing::kSecret;
+using testing::open;
+using testing::serve_echo;
+using testing::server_config;
+using testing::text_of;
+
+Code code_of(const Result<Reply>& result) { return result ? Code{} : result.error().code(); }
+
+TEST(Failure, AMethodThatNobodyServes) {
+  Pool server = open(server_config(1));
+  Pool client = open(client_config(1));
+  Result<Reply> result = client.peer(server.listen_address()).unary("nothing", "x").get();
+  EXPECT_EQ(code_of(result), Code::unknown_method);
+  EXPECT_FALSE(result.error().may_have_run());
+}
+
+TEST(Failure, ARequestOverTheLimit) {
+  Pool server = open(server_config(1));
+  serve_echo(server);
+  Pool client = open(client_config(1));
+  Peer to = client.peer(server.listen_address());
+  EXPECT_EQ(code_of(to.unary("echo", std::string(16'385, 'x')).get()), Code::too_large);
+  EXPECT_EQ(code_of(to.unary("echo", std::string(16'384, 'x'), {.header = "h"}).get()), Code::too_large);
+  EXPECT_TRUE(to.unary("echo", std::string(16'384, 'x')).get());
+}
+
+TEST(Failure, AReplyOverTheLimit) {
+  Pool server = open(server_config(1));
+  const std::string large(20'000, 'x');
+  ASSERT_TRUE(server.serve_inline("inline", [&](InlineRequest& request) { request.reply(large); }));
+  ASSERT_TRUE(server.serve("task", [&](Request) { return Reply{large}; }));
+  Pool client = open(client_config(1));
+  for (const char* method : {"inline", "task"}) {
+    Result<Reply> result = client.peer(server.listen_address()).unary(method, "").get();
+    EXPECT_EQ(code_of(result), Code::too_large) << method;
+  }
+}
+
+TEST(Failure, AnotherSecret) {
+  Pool server = open(server_config(1));
+  serve_echo(server);
+  Config config = client_config(1);
+  config.secret = "quite another secret";
+  config.timeouts.connect = 200ms;
+  Pool client = open(config);
+  Result<Reply> result = client.peer(server.listen_address()).unary("echo", "x").get();
+  ASSERT_FALSE(result);
+  EXPECT_TRUE(result.error().code() == Code::unauthenticated || result.error().code() == Code::peer_failed)
+      << result.error().to_string();
+  EXPECT_FALSE(result.error().may_have_run());
+  EXPECT_EQ(server.counters()[0].requests_received, 0u);
+}
+
+TEST(Failure, APeerThatIsNotThere) {
+  std::string address;
+  {
+    Pool gone = open(server_config(1));
+    address = gone.listen_address();
+  }
+  Config config = client_config(1);
+  config.timeouts.connect = 500ms;
+  Pool client = open(config);
+  Result<Reply> result = client.peer(address).unary("echo", "x").get();
+  EXPECT_EQ(code_of(result), Code::peer_failed);
+  EXPECT_FALSE(result.error().may_have_run());
+  EXPECT_EQ(code_of(client.peer(address).ready().get()), Code::peer_failed);
+}
+
+TEST(Failure, AnAddressThatIsNone) {
+  Pool client = open(client_config(1));
+  Result<Reply> result = client.peer("no port here").unary("echo", "x").get();
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code(), Code::invalid_argument) << result.error().to_string();
+}
+
+TEST(Failure, TheDeadlinePasses) {
+  Pool server = open(server_config(1));
+  std::vector<Responder> kept;
+  ASSERT_TRUE(server.serve_inline("hold", [&](InlineRequest& request) { kept.push_back(request.defer()); }));
+  Pool client = open(client_config(1));
+  Result<Reply> result = client.peer(server.listen_address()).unary("hold", "", {.deadline = 50ms}).get();
+  EXPECT_EQ(code_of(result), Code::timeout);
+  static_cast<void>(server.close(0ms));
+}
+
+TEST(Failure, OptionsThatMakeNoSense) {
+  Pool client = open(client_config(1));
+  Peer to = client.peer("127.0.0.1:9");
+  EXPECT_EQ(code_of(to.unary("echo", "", {.priority = 8}).get()), Code::invalid_argument);
+  EXPECT_EQ(code_of(to.unary("echo", "", {.priority = -1}).get()), Code::invalid_argument);
+  EXPECT_EQ(code_of(to.unary("echo", "", {.deadline = -1ns}).get()), Code::invalid_argument);
+}
+
+TEST(Failure, AHandleThatWasUsedUp) {
+  Pool client = open(client_config(1));
+  Call call = client.peer("127.0.0.1:9").unary("echo", "");
+  call.cancel();
+  EXPECT_EQ(code_of(call.get()), Code::invalid_argument);
+}
+
+TEST(Failure, APeerThatClosesFailsItsCallersAtOnce) {
+  Pool server = open(server_config(1));
+  std::atomic<int> held{0};
+  std::vector<Responder> kept;
+  ASSERT_TRUE(server.serve_inline("hold", [&](InlineRequest& request) {
+    kept.push_back(request.defer());
+    ++held;
+  }));
+  Pool client = open(client_config(1));
+  std::vector<Call> calls;
+  for (int i = 0; i < 10; ++i)
+    calls.push_back(client.peer(server.listen_address()).unary("hold", "", {.deadline = 1h}));
+  await([&] { return held == 10; });
+  Result<void> closed = server.close(10ms);
+  ASSERT_FALSE(closed);
+  EXPECT_EQ(closed.error().code(), Code::timeout);
+  for (Call& call : calls) {
+    Result<Reply> result = call.get();
+    ASSERT_FALSE(result);
+    EXPECT_TRUE(result.error().may_have_run()) << result.error().to_string();
+  }
+  kept.clear();  // answers to nobody, after the pool has gone
+}
+
+TEST(Config, IsValidatedWithSentences) {
+  struct Case {
+    const char* says;
+    std::function<void(Config&)> spoil;
+  };
+  const Case cases[] = {
+      {"secret", [](Config& c) { c.secret = "short"; }},
+      {"name", [](Config& c) { c.name = std::string(65, 'n'); }},
+      {"workers", [](Config& c) { c.workers = -1; }},
+      {"workers", [](Config& c) { c.workers = 5'000; }},
+      {"places", [](Config& c) { c.places.resize(3); }},
+      {"core", [](Config& c) { c.places = {{.core = 100'000}}; }},
+      {"NUMA node", [](Config& c) { c.places = {{.numa_node = 4'000}}; }},
+      {"executor_threads", [](Config& c) { c.executor_threads = -1; }},
+      {"datagram_bytes", [](Config& c) { c.datagram_bytes = 100; }},
+      {"datagram_bytes", [](Config& c) { c.datagram_bytes = 70'000; }},
+      {"socket_buffer_bytes", [](Config& c) { c.socket_buffer_bytes = 0; }},
+      {"limits.inline_bytes", [](Config& c) { c.limits.inline_bytes = 60'001; }},
+      {"limits.calls_per_peer", [](Config& c) { c.limits.calls_per_peer = 0; }},
+      {"limits.queued_calls", [](Config& c) { c.limits.queued_calls = 0; }},
+      {"limits.peers", [](Config& c) { c.limits.peers = 0; }},
+      {"limits.request_bytes", [](Config& c) { c.limits.request_bytes = 1; }},
+      {"limits.request_bytes_per_peer", [](Config& c) { c.limits.request_bytes_per_peer = 1; }},
+      {"limits.request_bytes_per_peer",
+       [](Config& c) { c.limits.request_bytes_per_peer = c.limits.request_bytes + 1; }},
+      {"limits.reply_bytes", [](Config& c) { c.limits.reply_bytes = 1; }},
+      {"limits.receive_buffers", [](Config& c) { c.limits.receive_buffers = 1; }},
+      {"limits.submission_ring[5]", [](Config& c) { c.limits.submission_ring[5] = 0; }},
+      {"limits.executor_queue", [](Config& c) { c.limits.executor_queue = 0; }},
+      {"timeouts.default_deadline", [](Config& c) { c.timeouts.default_deadline = 0ns; }},
+      {"timeouts.silence", [](Config& c) { c.timeouts.silence = -1ns; }},
+      {"timeouts.connect", [](Config& c) { c.timeouts.connect = 0ns; }},
+      {"timeouts.idle_peer", [](Config& c) { c.timeouts.idle_peer = 0ns; }},
+      {"watchdog", [](Config& c) { c.watchdog = -1ns; }},
+  };
+  for (const Case& each : cases) {
+    Config config = server_config(1);
+    each.spoil(config);
+    Result<Pool> pool = Pool::open(config);
+    ASSERT_FALSE(pool) << each.says;
+    EXPECT_EQ(pool.error().code(), Code::invalid_argument);
+    EXPECT_NE(pool.error().message().find(each.says), std::string_view::npos) << pool.error().message();
+  }
+  Config config = server_config(1);
+  config.listen = "nonsense";
+  EXPECT_FALSE(Pool::open(config));
+}
+
+TEST(Config, LimitsCanBeRead) {
+  Pool pool = open(server_config(2));
+  const std::string text = pool.limits();
+  for (const char* word :
+       {"workers: 2", "inline_bytes: 16384", "calls_per_peer", "queued_calls", "peers", "request_bytes", "reply_bytes",
+        "receive_buffers", "submission_ring[7]", "executor_queue", "most bytes"}) {
+    EXPECT_NE(text.find(word), std::string::npos) << word << "\n" << text;
+  }
+}
+
+TEST(Config, AnAddressInUseIsASystemError) {
+  Pool first = open(server_config(1));
+  Config config = server_config(1);
+  config.listen = first.listen_address();
+  Result<Pool> second = Pool::open(config);
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code(), Code::system);
+}
+
+struct Watch : Subscriber {
+  void on(const event::Degraded& e) override {
+    if (e.what == "socket buffers") ++degraded;
+  }
+  std::atomic<int> degraded{0};
+};
+
+TEST(Config, ClampedSocketBuffersAreReported) {
+  auto watch = std::make_shared<Watch>();
+  Config config = server_config(1);
+  config.socket_buffer_bytes = std::size_t{1} << 30;  // may be granted to root
+  config.subscriber = watch;
+  Pool pool = open(config);
+  EXPECT_EQ(watch->degraded, static_cast<int>(pool.counters()[0].degradations));
+}
+
+static_assert(std::is_trivially_destructible_v<CallOptions>);
+
+}  // namespace
+}  // namespace weir

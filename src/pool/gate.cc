@@ -1,0 +1,165 @@
+#include "pool/gate.h"
+
+#include <utility>
+
+#include "base/check.h"
+#include "pool/call.h"
+#include "pool/incoming_record.h"
+
+namespace weir::pool {
+namespace {
+
+std::uint64_t next_gate_id() {
+  // Names must differ between all gates that a thread ever sees, since threads remember their ports by them.
+  static std::atomic<std::uint64_t> next{1};
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
+
+template <class Record>
+void push(std::atomic<Record*>& stack, Record* record) noexcept {
+  Record* top = stack.load(std::memory_order_relaxed);
+  do {
+    record->link = top;
+    // Release: the taker sees the record as it was given.
+  } while (!stack.compare_exchange_weak(top, record, std::memory_order_release, std::memory_order_relaxed));
+}
+
+}  // namespace
+
+Port::Port(const std::shared_ptr<Gate>& gate) : gate_id_(gate->id()), records_(gate, gate->limits().queued_calls) {}
+
+Port::~Port() {
+  for (auto& ring : rings_) delete ring.load(std::memory_order_acquire);
+}
+
+SpscRing<CallRecord*>& Port::ring(std::size_t priority) {
+  SpscRing<CallRecord*>* ring = rings_[priority].load(std::memory_order_relaxed);
+  if (ring == nullptr) [[unlikely]] {
+    ring = new SpscRing<CallRecord*>(gate().limits().submission_ring[priority]);
+    rings_[priority].store(ring, std::memory_order_release);  // made before it is seen
+  }
+  return *ring;
+}
+
+bool Port::push(CallRecord* record) {
+  if (!ring(record->priority).try_push(record)) return false;
+  dirty_priorities_ |= 1u << record->priority;
+  ++unpublished_;
+  return true;
+}
+
+void Port::publish() {
+  if (unpublished_ == 0) return;
+  for (std::uint32_t left = std::exchange(dirty_priorities_, 0); left != 0; left &= left - 1) {
+    ring(static_cast<std::size_t>(std::countr_zero(left))).publish();
+  }
+  unpublished_ = 0;
+  gate().ring(this);
+}
+
+Gate::Gate(std::shared_ptr<worker::Worker> worker, const Limits& limits)
+    : id_(next_gate_id()), worker_(std::move(worker)), limits_(limits) {}
+
+std::shared_ptr<Port> Gate::open_port(const std::shared_ptr<Gate>& self) {
+  std::lock_guard lock(mutex_);
+  if (worker_has_gone_) return nullptr;
+  for (auto& port : ports_) {
+    // Acquire: pairs with the end of its former thread.
+    if (port->is_orphaned.load(std::memory_order_acquire)) {
+      port->is_orphaned.store(false, std::memory_order_relaxed);
+      return port;
+    }
+  }
+  ports_.push_back(std::make_shared<Port>(self));
+  ports_version_.fetch_add(1, std::memory_order_release);
+  return ports_.back();
+}
+
+void Gate::ring(Port* port) noexcept {
+  rung.store(true, std::memory_order_release);  // after the work, for look_for_rung()
+  worker_->doorbell()->ring();
+  // The doorbell fenced after our work was in place; close() fences after it set the flag. Either we see it here, or
+  // the last look of the worker sees our work.
+  if (!is_closed_.load(std::memory_order_relaxed)) [[likely]]
+    return;
+  std::lock_guard lock(mutex_);
+  if (!worker_has_gone_) return;  // it refuses what it finds when it goes
+  if (port != nullptr) refuse(*port);
+  refuse_wishes_and_answers();
+}
+
+void Gate::wish(CallRecord* record, std::uint8_t bit) noexcept {
+  // Acquire-release: what this thread did to the record is seen with the bit. Not zero before: it is queued already.
+  if (record->wishes.fetch_or(bit, std::memory_order_acq_rel) != 0) return;
+  push(wishes_, record);
+  ring(nullptr);
+}
+
+void Gate::answer(IncomingRecord* record) noexcept {
+  push(answers_, record);
+  ring(nullptr);
+}
+
+CallRecord* Gate::take_wishes() noexcept {
+  if (wishes_.load(std::memory_order_relaxed) == nullptr) return nullptr;
+  return wishes_.exchange(nullptr, std::memory_order_acquire);
+}
+
+IncomingRecord* Gate::take_answers() noexcept {
+  if (answers_.load(std::memory_order_relaxed) == nullptr) return nullptr;
+  return answers_.exchange(nullptr, std::memory_order_acquire);
+}
+
+void Gate::copy_ports(std::vector<std::shared_ptr<Port>>& out) {
+  std::lock_guard lock(mutex_);
+  out = ports_;
+}
+
+void Gate::close() {
+  is_closed_.store(true, std::memory_order_release);
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the one in ring()
+  std::vector<std::shared_ptr<Port>> ports;
+  std::lock_guard lock(mutex_);
+  worker_has_gone_ = true;
+  post = nullptr;
+  for (auto& port : ports_) refuse(*port);
+  refuse_wishes_and_answers();
+  // Ports hold on to the gate through their records; without this, both would stay for ever.
+  ports.swap(ports_);
+}
+
+void Gate::refuse(Port& port) noexcept {
+  for (std::size_t priority = 0; priority < Port::kPriorities; ++priority) {
+    while (port.pop(priority, 64, [](CallRecord* record) { refuse_call(record); }) != 0) {
+    }
+  }
+}
+
+void Gate::refuse_wishes_and_answers() noexcept {
+  for (CallRecord* record = take_wishes(); record != nullptr;) {
+    CallRecord* next = record->link;
+    const std::uint8_t wishes = record->wishes.exchange(0, std::memory_order_acq_rel);
+    // Everything that the engine had is complete by now; what is not done is still in a ring, or refused right here.
+    if (wishes & CallRecord::kDrop) {
+      if (record->stage.load(std::memory_order_acquire) == detail::CallStage::done) {
+        drop_result(record);
+      } else {
+        record->is_dropped = true;
+        if (wishes & CallRecord::kSubmit) refuse_call(record);
+      }
+    } else if (wishes & CallRecord::kSubmit) {
+      refuse_call(record);
+    } else if (wishes & CallRecord::kClaim) {
+      hand_over(record);
+    }
+    record = next;
+  }
+  for (IncomingRecord* record = take_answers(); record != nullptr;) {
+    IncomingRecord* next = record->link;
+    if (record->answer != nullptr) detail::unpin(std::exchange(record->answer, nullptr));
+    IncomingRecord::Pool::release(record);
+    record = next;
+  }
+}
+
+}  // namespace weir::pool

@@ -1,0 +1,123 @@
+// Gate: the way from other threads to one pool's post on one worker, and what stays of it when the post has gone.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/spsc_ring.h"
+#include "engine/engine.h"
+#include "pool/call_record.h"
+#include "weir/config.h"
+#include "worker/worker.h"
+
+namespace weir::detail {
+struct IncomingRecord;
+}
+
+namespace weir::pool {
+
+using detail::IncomingRecord;
+class Post;
+
+// One thread's way through one gate: a ring per priority, made on first use, and the records of its calls. The thread
+// pushes, the worker pops. When the thread has ended, another one may take the port over.
+class Port {
+ public:
+  static constexpr std::size_t kPriorities = 8;
+
+  explicit Port(const std::shared_ptr<Gate>& gate);
+  ~Port();
+
+  // ---- the thread ----
+  CallRecord* acquire() { return records_.acquire(); }
+  // False if the ring is full. Not visible before publish().
+  bool push(CallRecord* record);
+  void publish();
+  bool has_unpublished() const { return unpublished_ != 0; }
+  std::size_t unpublished() const { return unpublished_; }
+  std::uint64_t gate_id() const { return gate_id_; }
+  Gate& gate() { return *records_.shared(); }
+
+  // ---- the worker ----
+  template <class Take>
+  std::size_t pop(std::size_t priority, std::size_t limit, Take&& take) {
+    // Acquire: the ring was made by the other thread.
+    SpscRing<CallRecord*>* ring = rings_[priority].load(std::memory_order_acquire);
+    return ring == nullptr ? 0 : ring->pop_batch(limit, take);
+  }
+
+  std::atomic<bool> is_orphaned{false};  // its thread has ended
+
+ private:
+  SpscRing<CallRecord*>& ring(std::size_t priority);
+
+  const std::uint64_t gate_id_;
+  CallRecord::Pool records_;
+  std::size_t unpublished_ = 0;
+  std::uint32_t dirty_priorities_ = 0;
+  std::atomic<SpscRing<CallRecord*>*> rings_[kPriorities] = {};
+};
+
+// One per post. Any thread may call it, except where it says otherwise.
+class Gate {
+ public:
+  Gate(std::shared_ptr<worker::Worker> worker, const Limits& limits);
+
+  std::uint64_t id() const { return id_; }
+  worker::Worker& worker() { return *worker_; }
+  const std::shared_ptr<worker::Worker>& shared_worker() const { return worker_; }
+  const Limits& limits() const { return limits_; }
+  bool is_mine() const { return worker_->is_mine(); }
+  bool is_closed() const { return is_closed_.load(std::memory_order_acquire); }
+
+  // The calling thread's port; null if the gate is closed.
+  std::shared_ptr<Port> open_port(const std::shared_ptr<Gate>& self);
+  // Work was put in place (in `port`, if not null). Also finds out that the post has gone meanwhile, and then refuses
+  // that work here.
+  void ring(Port* port) noexcept;
+
+  // Asks the worker to do something with a record that the caller may not touch. Never blocks.
+  void wish(CallRecord* record, std::uint8_t bit) noexcept;
+  // An answer from another thread: the record carries it.
+  void answer(IncomingRecord* record) noexcept;
+
+  // ---- the worker ----
+  CallRecord* take_wishes() noexcept;
+  IncomingRecord* take_answers() noexcept;
+  bool have_ports_changed(std::uint32_t& seen) const {
+    const std::uint32_t version = ports_version_.load(std::memory_order_acquire);
+    if (version == seen) return false;
+    seen = version;
+    return true;
+  }
+  void copy_ports(std::vector<std::shared_ptr<Port>>& out);
+  // From here on nothing gets through: what is on its way is refused, by the worker or by whoever pushed it.
+  void close();
+
+  // Valid on the worker while the gate is open.
+  Post* post = nullptr;
+  // Answers may be pending in other threads' hands when the post goes; they look at their transfers.
+  std::shared_ptr<engine::Engine> engine;
+  std::atomic<bool> rung{false};
+  std::atomic<bool> is_draining{false};  // no new calls, except from handlers that still run
+
+ private:
+  void refuse(Port& port) noexcept;
+  void refuse_wishes_and_answers() noexcept;
+
+  const std::uint64_t id_;
+  const std::shared_ptr<worker::Worker> worker_;
+  const Limits limits_;
+  std::atomic<bool> is_closed_{false};
+  std::atomic<CallRecord*> wishes_{nullptr};
+  std::atomic<IncomingRecord*> answers_{nullptr};
+  std::recursive_mutex mutex_;  // what is refused may run a continuation that drops another call
+  bool worker_has_gone_ = false;
+  std::vector<std::shared_ptr<Port>> ports_;
+  std::atomic<std::uint32_t> ports_version_{0};
+};
+
+}  // namespace weir::pool

@@ -1,0 +1,230 @@
+#include "pool/lane.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "base/check.h"
+#include "worker/clock.h"
+#include "worker/place.h"
+
+namespace weir::pool {
+namespace {
+
+constexpr Duration kSpin = std::chrono::microseconds(4);    // then every idle round yields
+constexpr Duration kAwake = std::chrono::microseconds(50);  // then it sleeps
+// A thread that turns several loops can sleep in one of them only: its sleep is cut into pieces.
+constexpr Duration kMixedSleep = std::chrono::milliseconds(1);
+
+constinit thread_local Lane* current_lane = nullptr;
+
+}  // namespace
+
+struct LaneHolder {
+  std::shared_ptr<Lane> lane = std::make_shared<Lane>();
+  LaneHolder() { current_lane = lane.get(); }
+  ~LaneHolder() {
+    lane->leave();
+    current_lane = nullptr;
+  }
+};
+
+Lane* Lane::mine_if_any() { return current_lane; }
+
+Lane& Lane::mine() {
+  if (current_lane != nullptr) [[likely]]
+    return *current_lane;
+  static thread_local LaneHolder holder;
+  WEIR_CHECK(current_lane != nullptr, "a thread used a pool after its own thread-local objects had gone");
+  return *current_lane;
+}
+
+void Lane::leave() {
+  publish();
+  is_orphaned.store(true, std::memory_order_release);
+  // Release: who takes a port over sees everything this thread did with it.
+  for (auto& port : ports_) port->is_orphaned.store(true, std::memory_order_release);
+  ports_.clear();
+  for (auto& loop : loops_) loop->disown();
+  loops_.clear();
+  if (awaited != 0) self_ = shared_from_this();
+}
+
+void Lane::deliver(CallRecord* newest, CallRecord* oldest) noexcept {
+  CallRecord* top = arrived_.load(std::memory_order_relaxed);
+  do {
+    oldest->link = top;
+    // Release: the results are complete before the thread sees the records.
+  } while (!arrived_.compare_exchange_weak(top, newest, std::memory_order_release, std::memory_order_relaxed));
+  // The thread announces its sleep, fences and looks; we put in place, fence and look: one of us sees the other.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (is_sleeping_.load(std::memory_order_relaxed)) nudge();
+  // Acquire: the bell was made before it was put here.
+  if (worker::Doorbell* bell = bell_.load(std::memory_order_acquire)) bell->ring();
+}
+
+void Lane::listen_at(const std::shared_ptr<worker::Doorbell>& bell) {
+  if (bell_.load(std::memory_order_relaxed) == bell.get()) return;
+  if (std::find(bells_.begin(), bells_.end(), bell) == bells_.end()) bells_.push_back(bell);
+  bell_.store(bell.get(), std::memory_order_release);
+}
+
+void Lane::nudge() noexcept {
+  {
+    std::lock_guard lock(mutex_);
+    is_nudged_ = true;
+  }
+  woken_.notify_one();
+}
+
+Port* Lane::port_to(const std::shared_ptr<Gate>& gate) {
+  const std::uint64_t id = gate->id();
+  for (auto& port : ports_) {
+    if (port->gate_id() == id) [[likely]]
+      return gate->is_closed() ? nullptr : port.get();
+  }
+  std::erase_if(ports_, [](const auto& port) { return port->gate().is_closed() && !port->has_unpublished(); });
+  std::shared_ptr<Port> port = gate->open_port(gate);
+  if (port == nullptr) return nullptr;
+  ports_.push_back(port);
+  return port.get();
+}
+
+void Lane::submit(Port& port, CallRecord* record) {
+  if (!port.push(record)) [[unlikely]] {
+    Gate& gate = port.gate();
+    // A loop must not wait for another loop, which may be waiting for it; and a loop that nobody turns yet would never
+    // make room.
+    if (worker::thread_context.loops_entered != 0 || gate.is_mine() || !gate.worker().has_owner()) {
+      gate.wish(record, CallRecord::kSubmit);
+      return;
+    }
+    port.publish();
+    const Instant since = worker::read_clock();
+    while (!port.push(record)) {
+      gate.ring(&port);
+      if (worker::read_clock() - since < kAwake) {
+        sched_yield();
+      } else {
+        std::this_thread::sleep_for(kAwake);
+      }
+    }
+  }
+  if (port.unpublished() == 1) dirty_.push_back(&port);
+  if (batches_ == 0 || port.unpublished() >= kPublishBatch) publish();
+}
+
+void Lane::publish() {
+  for (Port* port : dirty_) port->publish();
+  dirty_.clear();
+}
+
+bool Lane::drive() {
+  if (arrived_.load(std::memory_order_relaxed) == nullptr && backlog_ == nullptr) return false;
+  Batch batch(*this);
+  // Acquire: pairs with deliver().
+  CallRecord* newest = arrived_.exchange(nullptr, std::memory_order_acquire);
+  // A stack: the newest is on top. Oldest first is fairer.
+  CallRecord* oldest = nullptr;
+  for (CallRecord* record = newest; record != nullptr;) {
+    CallRecord* next = record->link;
+    record->link = oldest;
+    oldest = record;
+    record = next;
+  }
+  if (oldest != nullptr) {
+    (backlog_ == nullptr ? backlog_ : backlog_last_->link) = oldest;
+    backlog_last_ = newest;
+  }
+  bool is_busy = false;
+  while (CallRecord* record = backlog_) {
+    backlog_ = record->link;
+    if (backlog_ != nullptr) __builtin_prefetch(backlog_->inline_bytes);
+    --awaited;
+    is_busy = true;
+    resume_waiter(record);
+  }
+  return is_busy;
+}
+
+void Lane::adopt(const std::shared_ptr<worker::Worker>& loop) {
+  if (std::find(loops_.begin(), loops_.end(), loop) != loops_.end()) return;
+  loops_.push_back(loop);
+  listen_at(loop->doorbell());
+}
+
+bool Lane::turn_loops() {
+  bool is_busy = false;
+  for (std::size_t i = 0; i < loops_.size();) {
+    if (!loops_[i]->is_mine()) {
+      loops_.erase(loops_.begin() + static_cast<std::ptrdiff_t>(i));
+      continue;
+    }
+    is_busy |= loops_[i]->poll();
+    ++i;
+  }
+  return is_busy;
+}
+
+void Lane::wait_until(const std::function<bool()>& is_done, Duration at_most) {
+  publish();
+  worker::active_threads.fetch_add(1, std::memory_order_relaxed);
+  Instant idle_since = Instant::never();
+  Instant until = Instant::never();
+  while (!is_done()) {
+    bool is_busy = turn_loops();
+    if (drive()) is_busy = true;
+    if (is_busy) {
+      idle_since = Instant::never();
+      if (at_most == Duration::max()) continue;
+    }
+    if (is_done()) break;
+    const Instant now = worker::read_clock();
+    if (at_most != Duration::max()) {
+      if (until.is_never()) until = now + at_most;
+      if (now >= until) break;
+    }
+    if (is_busy) continue;
+    if (idle_since.is_never()) idle_since = now;
+    rest(idle_since, until.is_never() ? Duration::max() : until - now);
+  }
+  worker::active_threads.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void Lane::rest(Instant idle_since, Duration at_most) {
+  if (!loops_.empty()) {
+    const bool is_mixed = loops_.size() > 1;
+    loops_.back()->rest(is_mixed ? std::min(at_most, kMixedSleep) : at_most);
+    return;
+  }
+  const Duration idle_for = worker::read_clock() - idle_since;
+  if (idle_for < kSpin && !worker::is_crowded()) {
+    worker::relax_cpu();
+  } else if (idle_for < kAwake) {
+    sched_yield();
+  } else {
+    sleep(at_most);
+  }
+}
+
+void Lane::sleep(Duration at_most) {
+  is_sleeping_.store(true, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with deliver()
+  if (arrived_.load(std::memory_order_relaxed) == nullptr) {
+    worker::active_threads.fetch_sub(1, std::memory_order_relaxed);
+    std::unique_lock lock(mutex_);
+    if (at_most == Duration::max()) {
+      woken_.wait(lock, [this] { return is_nudged_; });
+    } else {
+      woken_.wait_for(lock, at_most, [this] { return is_nudged_; });
+    }
+    is_nudged_ = false;
+    lock.unlock();
+    worker::active_threads.fetch_add(1, std::memory_order_relaxed);
+  }
+  is_sleeping_.store(false, std::memory_order_relaxed);
+}
+
+}  // namespace weir::pool

@@ -1,0 +1,101 @@
+// Lane: what one thread awaits, and how it is woken for it.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/time.h"
+#include "pool/call_record.h"
+#include "pool/gate.h"
+#include "transfer/block_pool.h"
+#include "worker/worker.h"
+
+namespace weir::pool {
+
+// One per thread, made when it first needs one, serving all pools. deliver() and nudge() are for workers, everything
+// else for the thread.
+class Lane : public std::enable_shared_from_this<Lane> {
+ public:
+  static constexpr std::size_t kPublishBatch = 16;  // submissions of one drive() that may wait for each other
+
+  Lane() = default;
+  Lane(const Lane&) = delete;
+  Lane& operator=(const Lane&) = delete;
+
+  // This thread's lane.
+  static Lane& mine();
+  static Lane* mine_if_any();
+
+  // ---- workers ----
+  // Hands over a chain of completed records, newest to oldest, and wakes the thread if it sleeps.
+  void deliver(CallRecord* newest, CallRecord* oldest) noexcept;
+  // Wakes the thread out of sleep().
+  void nudge() noexcept;
+
+  // ---- the thread ----
+  // This thread's port through a gate; null if the gate is closed.
+  Port* port_to(const std::shared_ptr<Gate>& gate);
+  // Puts a record into its port. Waits while the ring is full, where waiting can help.
+  void submit(Port& port, CallRecord* record);
+  // Resumes whoever waits for what has arrived. True if there was anybody.
+  bool drive();
+  // Publishes what was submitted.
+  void publish();
+  // Drives this lane, and the loops without a thread that this thread turns, until `is_done` returns true or at most
+  // for `at_most`.
+  void wait_until(const std::function<bool()>& is_done, Duration at_most = Duration::max());
+  // This thread turns that loop: its wait_until() does.
+  void adopt(const std::shared_ptr<worker::Worker>& loop);
+
+  // Submissions made while one of these lives are published together at its end, or kPublishBatch at a time.
+  class Batch {
+   public:
+    explicit Batch(Lane& lane) : lane_(lane) { ++lane_.batches_; }
+    Batch(const Batch&) = delete;
+    Batch& operator=(const Batch&) = delete;
+    ~Batch() {
+      if (--lane_.batches_ == 0) lane_.publish();
+    }
+
+   private:
+    Lane& lane_;
+  };
+
+  // This thread sleeps in a loop: what arrives rings there.
+  void listen_at(const std::shared_ptr<worker::Doorbell>& bell);
+
+  transfer::BlockPool& blocks() { return blocks_; }
+  std::size_t awaited = 0;  // records claimed for this lane and not arrived yet
+  std::atomic<bool> is_orphaned{false};
+
+ private:
+  friend struct LaneHolder;
+  bool turn_loops();
+  void rest(Instant idle_since, Duration at_most);
+  void sleep(Duration at_most);
+  void leave();
+
+  std::atomic<CallRecord*> arrived_{nullptr};
+  std::atomic<bool> is_sleeping_{false};
+  std::mutex mutex_;
+  std::condition_variable woken_;
+  bool is_nudged_ = false;
+
+  CallRecord* backlog_ = nullptr;  // arrived, not yet resumed; a member so that a nested drive() goes on with it
+  CallRecord* backlog_last_ = nullptr;
+  std::uint32_t batches_ = 0;
+  std::vector<std::shared_ptr<Port>> ports_;
+  std::vector<Port*> dirty_;
+  std::vector<std::shared_ptr<worker::Worker>> loops_;
+  std::atomic<worker::Doorbell*> bell_{nullptr};
+  std::vector<std::shared_ptr<worker::Doorbell>> bells_;  // all there ever were: a worker may be about to ring one
+  transfer::BlockPool blocks_;
+  std::shared_ptr<Lane> self_;  // set if the thread ends while something is on its way to it
+};
+
+}  // namespace weir::pool

@@ -1,0 +1,126 @@
+// What applications hold of messages: bodies, replies, and the right to answer.
+#include "weir/message.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "base/check.h"
+#include "pool/gate.h"
+#include "pool/incoming_record.h"
+#include "pool/lane.h"
+#include "pool/post.h"
+
+namespace weir {
+namespace {
+
+constexpr const char* kAnsweredTwice = "a request is answered once: by reply(), fail() or the Responder of defer()";
+
+// A body of its own, larger than fits inside the object.
+struct HeapBytes : detail::Pin {
+  static void destroy(detail::Pin* pin) noexcept {
+    auto* bytes = static_cast<HeapBytes*>(pin);
+    bytes->~HeapBytes();
+    std::free(bytes);
+  }
+  std::byte* data() { return reinterpret_cast<std::byte*>(this + 1); }
+};
+
+HeapBytes* make_heap_bytes(std::size_t size) {
+  void* memory = std::malloc(sizeof(HeapBytes) + size);
+  if (memory == nullptr) throw std::bad_alloc();
+  return ::new (memory) HeapBytes{{{1}, &HeapBytes::destroy}};
+}
+
+}  // namespace
+
+void Body::copy_to_heap(Bytes bytes) {
+  HeapBytes* copy = make_heap_bytes(bytes.size());
+  std::memcpy(copy->data(), bytes.data(), bytes.size());
+  data_ = copy->data();
+  size_ = static_cast<std::uint32_t>(bytes.size());
+  pin_ = copy;
+}
+
+Reply::Reply(Bytes body, Bytes header) : header_bytes_(static_cast<std::uint32_t>(header.size())) {
+  if (header.empty()) {
+    storage_ = Body(body);
+    return;
+  }
+  const std::size_t size = header.size() + body.size();
+  if (size <= Body::kInlineBytes) {
+    std::byte both[Body::kInlineBytes];
+    std::memcpy(both, header.data(), header.size());
+    if (!body.empty()) std::memcpy(both + header.size(), body.data(), body.size());
+    storage_ = Body(Bytes{both, size});
+    return;
+  }
+  HeapBytes* both = make_heap_bytes(size);
+  std::memcpy(both->data(), header.data(), header.size());
+  if (!body.empty()) std::memcpy(both->data() + header.size(), body.data(), body.size());
+  storage_ = Body(Bytes{both->data(), size}, both);
+}
+
+Responder& Responder::operator=(Responder&& other) noexcept {
+  if (this != &other) {
+    Responder dropped(std::exchange(record_, std::exchange(other.record_, nullptr)));
+  }
+  return *this;
+}
+
+Responder::~Responder() {
+  if (record_ != nullptr) fail(Code::application, "the handler dropped the request without an answer");
+}
+
+void Responder::reply(Bytes body, Bytes header) {
+  detail::IncomingRecord* record = std::exchange(record_, nullptr);
+  WEIR_CHECK(record != nullptr, kAnsweredTwice);
+  pool::Gate& gate = *record->core->shared;
+  if (gate.is_mine()) [[likely]] {
+    if (gate.post == nullptr) return detail::IncomingRecord::Pool::release(record);
+    return gate.post->reply(record, header, body);
+  }
+  const std::size_t size = header.size() + body.size();
+  if (size > gate.limits().inline_bytes) {
+    Responder again(record);
+    return again.fail(Code::too_large, "the handler's reply is larger than Limits::inline_bytes of the server");
+  }
+  record->answer_failed = false;
+  record->answer_bytes = static_cast<std::uint32_t>(size);
+  record->answer_header_bytes = static_cast<std::uint32_t>(header.size());
+  if (size != 0) {
+    record->answer = pool::Lane::mine().blocks().acquire(size);
+    if (!header.empty()) std::memcpy(record->answer->bytes(), header.data(), header.size());
+    if (!body.empty()) std::memcpy(record->answer->bytes() + header.size(), body.data(), body.size());
+  }
+  gate.answer(record);
+}
+
+void Responder::fail(Code code, std::string_view sentence) {
+  detail::IncomingRecord* record = std::exchange(record_, nullptr);
+  WEIR_CHECK(record != nullptr, kAnsweredTwice);
+  pool::Gate& gate = *record->core->shared;
+  sentence = sentence.substr(0, gate.limits().inline_bytes);
+  if (gate.is_mine()) {
+    if (gate.post == nullptr) return detail::IncomingRecord::Pool::release(record);
+    return gate.post->fail(record, code, sentence);
+  }
+  record->answer_failed = true;
+  record->answer_code = code;
+  record->answer_bytes = static_cast<std::uint32_t>(sentence.size());
+  record->answer_header_bytes = 0;
+  if (!sentence.empty()) {
+    record->answer = pool::Lane::mine().blocks().acquire(sentence.size());
+    std::memcpy(record->answer->bytes(), sentence.data(), sentence.size());
+  }
+  gate.answer(record);
+}
+
+bool Responder::cancelled() const {
+  if (record_ == nullptr) return false;
+  // Relaxed: a hint that orders nothing.
+  return record_->core->shared->is_closed() || record_->transfer->cancelled.load(std::memory_order_relaxed);
+}
+
+}  // namespace weir

@@ -1,0 +1,302 @@
+#include "pool/pool_state.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <thread>
+#include <utility>
+
+#include "base/check.h"
+#include "link/open.h"
+#include "pool/validate.h"
+#include "worker/clock.h"
+#include "worker/thread_context.h"
+
+namespace weir::detail {
+namespace {
+
+constexpr std::chrono::milliseconds kLastHandleDeadline{200};
+constexpr std::chrono::microseconds kQuietCheck{500};
+
+constexpr const char* kClosedInside =
+    "a pool was closed, or its last handle dropped, inside a handler or continuation on the thread that turns a loop: "
+    "keep a handle outside and close the pool from there";
+
+std::uint64_t random_word() {
+  crypto::SystemEntropy entropy;
+  std::uint64_t word = 0;
+  entropy.fill(std::as_writable_bytes(std::span{&word, 1}));
+  return word;
+}
+
+bool wants_portable_link(const Config& config) {
+  const char* wanted = std::getenv("WEIR_LINK");
+  return config.portable_link || (wanted != nullptr && std::string_view(wanted) == "portable");
+}
+
+}  // namespace
+
+Result<std::shared_ptr<PoolState>> PoolState::open(Config config) {
+  if (Result<void> valid = pool::validate(config); !valid) return std::unexpected(valid.error());
+  std::shared_ptr<worker::Crew> crew;
+  const bool owns_crew = config.on == nullptr;
+  if (!owns_crew) {
+    crew = config.on->state()->crew;
+  } else {
+    auto made = worker::Crew::open({.threads = config.workers,
+                                    .places = config.places,
+                                    .idle = config.idle,
+                                    .watchdog = config.watchdog,
+                                    .on_hang = config.on_hang,
+                                    .subscriber = config.subscriber});
+    if (!made) return std::unexpected(made.error());
+    crew = *made;
+  }
+  config.on = nullptr;  // the handle may not outlive this call
+  if (config.name.empty())
+    config.name = "weir-" + std::to_string(getpid()) + "-" + std::to_string(random_word() % 100'000);
+  auto state = std::make_shared<PoolState>(std::move(config), std::move(crew), owns_crew);
+  if (Result<void> opened = state->open_posts(); !opened) return std::unexpected(opened.error());
+  return state;
+}
+
+PoolState::PoolState(Config config, std::shared_ptr<worker::Crew> crew, bool owns_crew)
+    : config_(std::move(config)), crew_(std::move(crew)), owns_crew_(owns_crew), router_(crew_->size()) {
+  if (crew_->has_threads() && config_.executor_threads > 0) {
+    executor_ = std::make_unique<pool::Executor>(config_.executor_threads, config_.limits.executor_queue);
+  }
+}
+
+PoolState::~PoolState() { static_cast<void>(close(kLastHandleDeadline)); }
+
+Result<void> PoolState::open_posts() {
+  Result<crypto::SharedSecret> secret = crypto::SharedSecret::from_text(config_.secret);
+  if (!secret) return std::unexpected(secret.error());
+  Address bind = Address::v4(0, 0);
+  if (!config_.listen.empty()) {
+    Result<Address> listen = Address::parse(config_.listen);
+    if (!listen) return std::unexpected(listen.error());
+    bind = *listen;
+  }
+  const bool shares_port = !config_.listen.empty() && crew_->size() > 1;
+  for (std::size_t i = 0; i < crew_->size(); ++i) {
+    if (Result<void> opened = open_post(i, *secret, bind, !config_.listen.empty()); !opened) return opened;
+    // All workers of a listening pool share one port; a pool that only calls has one port for each.
+    if (shares_port) bind = posts_.front()->local();
+  }
+  if (!shares_port) return {};
+  // Of sockets that share a port, the kernel picks the receiver by the sender's address: a reply could reach a worker
+  // that did not make the call. Calls therefore leave from ports of their own.
+  first_caller_ = posts_.size();
+  bind.port = 0;
+  for (std::size_t i = 0; i < crew_->size(); ++i) {
+    if (Result<void> opened = open_post(i, *secret, bind, false); !opened) return opened;
+  }
+  return {};
+}
+
+Result<void> PoolState::open_post(std::size_t index, const crypto::SharedSecret& secret, const Address& bind,
+                                  bool accepts) {
+  auto buffers = std::make_unique<link::ReceiveBufferPool>(
+      link::ReceiveBufferPool::Options{.max_buffers = config_.limits.receive_buffers});
+  Result<std::unique_ptr<link::Link>> opened =
+      link::open_udp({.bind = bind,
+                      .kind = wants_portable_link(config_) ? link::Kind::portable : link::Kind::automatic,
+                      .receive_buffer_bytes = config_.socket_buffer_bytes,
+                      .send_buffer_bytes = config_.socket_buffer_bytes,
+                      .force_buffers = true,
+                      .reuse_port = accepts && crew_->size() > 1},
+                     *buffers);
+  if (!opened) return std::unexpected(opened.error());
+  const link::LinkReport report = (*opened)->report();
+  engine::EngineConfig engine{.secret = secret,
+                              .name = config_.name,
+                              .worker = static_cast<std::uint16_t>(index),
+                              .port = (*opened)->local().port,
+                              .accepts = accepts,
+                              .openssl_aead = config_.openssl_aead,
+                              .datagram_bytes = config_.datagram_bytes,
+                              .receive_buffer_bytes = report.receive_buffer_bytes,
+                              .limits = config_.limits,
+                              .timeouts = config_.timeouts};
+  auto& post = *posts_.emplace_back(std::make_unique<pool::Post>(pool::Post::Options{.engine = std::move(engine),
+                                                                                     .worker = crew_->worker(index),
+                                                                                     .buffers = std::move(buffers),
+                                                                                     .link = std::move(*opened),
+                                                                                     .subscriber = config_.subscriber,
+                                                                                     .executor = executor_.get(),
+                                                                                     .seed = random_word()}));
+  report_clamped_buffers(post, report);
+  post.join();
+  return {};
+}
+
+void PoolState::report_clamped_buffers(pool::Post& post, const link::LinkReport& report) {
+  if (!report.receive_buffer_clamped && !report.send_buffer_clamped) return;
+  const std::string sentence = "the kernel gave a receive buffer of " + std::to_string(report.receive_buffer_bytes) +
+                               " and a send buffer of " + std::to_string(report.send_buffer_bytes) +
+                               " bytes instead of " + std::to_string(report.receive_buffer_asked_bytes) +
+                               ": raise net.core.rmem_max and net.core.wmem_max";
+  post.engine().events().set_now(worker::read_clock());
+  post.engine().events().emit(event::Degraded{{}, "socket buffers", sentence});
+}
+
+std::shared_ptr<PeerState> PoolState::peer(std::string_view address) {
+  std::lock_guard lock(peers_mutex_);
+  if (const auto found = peers_.find(address); found != peers_.end()) return found->second;
+  auto made = make_peer(address);
+  if (!made->failure) peers_.emplace(std::string(address), made);
+  return made;
+}
+
+std::shared_ptr<PeerState> PoolState::make_peer(std::string_view address) {
+  auto peer = std::make_shared<PeerState>();
+  peer->text = address;
+  peer->default_deadline = config_.timeouts.default_deadline;
+  if (peers_.size() >= std::size_t{config_.limits.peers} * crew_->size()) {
+    peer->failure = Error(Code::overloaded, "there are as many peers as Limits::peers allows");
+    return peer;
+  }
+  Result<Address> parsed = Address::parse(address);
+  if (!parsed) {
+    peer->failure = parsed.error();
+    return peer;
+  }
+  peer->address = *parsed;
+  peer->gate = posts_[first_caller_ + router_.worker_of(*parsed)]->gate();
+  return peer;
+}
+
+Result<void> PoolState::serve(Method method, const pool::MethodEntry& entry) {
+  std::lock_guard lock(serve_mutex_);
+  Result<void> served;
+  for (std::size_t i = 0; i < crew_->size(); ++i) {
+    pool::Post& post = *posts_[i];
+    if (post.gate()->is_closed()) return std::unexpected(Error(Code::closed, "the pool is closed"));
+    // All posts serve the same methods, so what the first refuses none has.
+    crew_->worker(i)->run_on_loop([&] { served = post.serve(method, entry); });
+    if (!served) return served;
+  }
+  return served;
+}
+
+bool PoolState::turn_loop_here() {
+  if (crew_->has_threads() || !crew_->worker(0)->claim()) return false;
+  pool::Lane::mine().adopt(crew_->worker(0));
+  return true;
+}
+
+bool poll_crew(worker::Crew& crew, std::chrono::nanoseconds at_most) {
+  if (crew.has_threads()) return drive_this_thread(at_most);
+  worker::Worker& loop = *crew.worker(0);
+  if (loop.claim()) [[unlikely]]
+    pool::Lane::mine().adopt(crew.worker(0));
+  return at_most == std::chrono::nanoseconds::zero() ? loop.poll() : loop.poll_for(at_most);
+}
+
+bool drive_this_thread(std::chrono::nanoseconds at_most) {
+  WEIR_CHECK(worker::thread_context.loops_entered == 0,
+             "poll() was called inside a handler or continuation: await the call or use then() there");
+  pool::Lane& lane = pool::Lane::mine();
+  bool was_driven = lane.drive();
+  if (was_driven || at_most == std::chrono::nanoseconds::zero()) return was_driven;
+  lane.wait_until([&] { return was_driven || (was_driven = lane.drive()); }, at_most);
+  return was_driven;
+}
+
+bool PoolState::poll() { return poll_crew(*crew_, std::chrono::nanoseconds::zero()); }
+bool PoolState::poll_for(std::chrono::nanoseconds at_most) { return poll_crew(*crew_, at_most); }
+
+void PoolState::run_until_done(TaskBase& task) {
+  WEIR_CHECK(worker::thread_context.loops_entered == 0,
+             "run() was called inside a handler or continuation on the thread that turns the loop: await the task or "
+             "spawn() it");
+  turn_loop_here();
+  pool::Lane& lane = pool::Lane::mine();
+  {
+    const pool::Lane::Batch batch(lane);
+    task.start();
+  }
+  lane.wait_until([&] { return task.done(); });
+}
+
+bool PoolState::wait_until_quiet(std::chrono::nanoseconds deadline) {
+  const auto is_quiet = [this] {
+    for (auto& post : posts_) {
+      if (!post->is_quiet()) return false;
+    }
+    return true;
+  };
+  worker::Worker& first = *crew_->worker(0);
+  if (!crew_->has_threads() && (first.is_mine() || !first.has_owner())) {
+    const bool is_new_here = turn_loop_here();
+    pool::Lane::mine().wait_until(is_quiet, deadline);
+    const bool was_quiet = is_quiet();
+    if (is_new_here) first.disown();  // other pools may be on it, for another thread to turn
+    return was_quiet;
+  }
+  const Instant until = worker::read_clock() + deadline;
+  while (!is_quiet()) {
+    if (worker::read_clock() >= until) return false;
+    std::this_thread::sleep_for(kQuietCheck);
+  }
+  return true;
+}
+
+Result<void> PoolState::close(std::chrono::nanoseconds deadline) {
+  WEIR_CHECK(worker::thread_context.loops_entered == 0, kClosedInside);
+  WEIR_CHECK(executor_ == nullptr || !executor_->is_mine(), kClosedInside);
+  std::lock_guard lock(close_mutex_);
+  if (std::exchange(is_closed_, true)) return {};
+  for (auto& post : posts_) post->gate()->is_draining.store(true, std::memory_order_relaxed);
+  if (pool::Lane* lane = pool::Lane::mine_if_any()) lane->publish();
+  const bool was_quiet = wait_until_quiet(deadline);
+  for (auto& post : posts_) post->leave();
+  if (executor_) executor_->stop();
+  if (owns_crew_) crew_->stop();
+  if (was_quiet) return {};
+  return std::unexpected(Error(Code::timeout, "calls or handlers were still running at the deadline and were cut off"));
+}
+
+std::string PoolState::listen_address() const {
+  return config_.listen.empty() || posts_.empty() ? std::string() : posts_.front()->local().to_string();
+}
+
+std::vector<Counters> PoolState::counters() {
+  std::vector<Counters> all;
+  for (std::size_t i = 0; i < crew_->size(); ++i) {
+    all.push_back(posts_[i]->counters());
+    if (first_caller_ != 0) all.back() += posts_[first_caller_ + i]->counters();
+  }
+  return all;
+}
+
+std::string PoolState::limits() const {
+  const Limits& limits = config_.limits;
+  const std::size_t per_worker = limits.request_bytes + limits.reply_bytes +
+                                 limits.receive_buffers * link::ReceiveBuffer::kCapacity +
+                                 std::size_t{limits.queued_calls} * sizeof(CallRecord);
+  std::string text;
+  const auto line = [&](const std::string& name, std::uint64_t value) {
+    text += name + ": " + std::to_string(value) + "\n";
+  };
+  line("workers", crew_->size());
+  line("inline_bytes", limits.inline_bytes);
+  line("calls_per_peer", limits.calls_per_peer);
+  line("queued_calls per worker", limits.queued_calls);
+  line("peers per worker", limits.peers);
+  line("request_bytes per worker", limits.request_bytes);
+  line("request_bytes_per_peer", limits.request_bytes_per_peer);
+  line("reply_bytes per worker", limits.reply_bytes);
+  line("receive_buffers per worker, 65536 bytes each", limits.receive_buffers);
+  for (std::size_t priority = 0; priority < 8; ++priority) {
+    line("submission_ring[" + std::to_string(priority) + "] per thread and worker", limits.submission_ring[priority]);
+  }
+  line("executor_queue", limits.executor_queue);
+  if (!posts_.empty()) text += posts_.front()->limits_text();
+  if (!text.empty() && text.back() != '\n') text += '\n';
+  line("most bytes that all of this can hold", per_worker * posts_.size());
+  return text;
+}
+
+}  // namespace weir::detail

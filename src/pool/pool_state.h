@@ -1,0 +1,85 @@
+// PoolState: what all handles of one pool share; the one place that wires everything.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "pool/executor.h"
+#include "pool/peer_entry.h"
+#include "pool/post.h"
+#include "router/router.h"
+#include "weir/pool.h"
+#include "worker/crew.h"
+
+namespace weir::detail {
+
+// What Workers handles share.
+class WorkersState {
+ public:
+  explicit WorkersState(std::shared_ptr<worker::Crew> crew_) : crew(std::move(crew_)) {}
+  const std::shared_ptr<worker::Crew> crew;
+};
+
+// One per pool. Any thread may call it.
+class PoolState {
+ public:
+  static Result<std::shared_ptr<PoolState>> open(Config config);
+
+  PoolState(Config config, std::shared_ptr<worker::Crew> crew, bool owns_crew);
+  ~PoolState();
+  PoolState(const PoolState&) = delete;
+  PoolState& operator=(const PoolState&) = delete;
+
+  std::shared_ptr<PeerState> peer(std::string_view address);
+  Result<void> serve(Method method, const pool::MethodEntry& entry);
+
+  bool poll();
+  bool poll_for(std::chrono::nanoseconds at_most);
+  void run_until_done(TaskBase& task);
+
+  Result<void> close(std::chrono::nanoseconds deadline);
+  std::string listen_address() const;
+  std::vector<Counters> counters();
+  std::string limits() const;
+
+ private:
+  struct TextHash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
+  };
+
+  Result<void> open_posts();
+  Result<void> open_post(std::size_t index, const crypto::SharedSecret& secret, const Address& bind, bool accepts);
+  void report_clamped_buffers(pool::Post& post, const link::LinkReport& report);
+  bool wait_until_quiet(std::chrono::nanoseconds deadline);
+  std::shared_ptr<PeerState> make_peer(std::string_view address);
+  // Makes the calling thread turn the loop, if it has no thread. True if it did not before.
+  bool turn_loop_here();
+
+  const Config config_;
+  const std::shared_ptr<worker::Crew> crew_;
+  const bool owns_crew_;
+  std::unique_ptr<pool::Executor> executor_;
+  // One per worker; if workers share a port, one more per worker for its calls, from first_caller_ on.
+  std::vector<std::unique_ptr<pool::Post>> posts_;
+  std::size_t first_caller_ = 0;
+  router::Router router_;
+  std::mutex peers_mutex_;
+  std::unordered_map<std::string, std::shared_ptr<PeerState>, TextHash, std::equal_to<>> peers_;
+  std::mutex serve_mutex_;
+  std::mutex close_mutex_;
+  bool is_closed_ = false;
+};
+
+// Drives what this thread awaits, for pools with worker threads.
+bool drive_this_thread(std::chrono::nanoseconds at_most);
+bool poll_crew(worker::Crew& crew, std::chrono::nanoseconds at_most);
+
+}  // namespace weir::detail

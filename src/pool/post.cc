@@ -1,0 +1,289 @@
+#include "pool/post.h"
+
+#include <exception>
+#include <utility>
+
+#include "base/check.h"
+#include "pool/call.h"
+#include "pool/executor.h"
+#include "worker/thread_context.h"
+
+namespace weir::pool {
+namespace {
+
+constexpr Duration kAnswerPatience = std::chrono::milliseconds(200);
+constexpr int kFarewellTurns = 1'000;  // tries to send the closing packets through a full socket
+
+}  // namespace
+
+Post::Post(Options options)
+    : subscriber_(std::move(options.subscriber)),
+      worker_(std::move(options.worker)),
+      gate_(std::make_shared<Gate>(worker_, options.engine.limits)),
+      buffers_(std::move(options.buffers)),
+      link_(std::move(options.link)),
+      engine_(std::make_shared<engine::Engine>(options.engine, entropy_, subscriber_.get(), options.seed,
+                                               worker::read_clock())),
+      calls_(gate_, options.engine.limits.queued_calls),
+      incoming_(gate_, ~std::size_t{0} >> 1),  // the engine bounds them
+      executor_(options.executor),
+      max_reply_bytes_(options.engine.limits.inline_bytes),
+      local_(link_->local()) {
+  gate_->post = this;
+  gate_->engine = engine_;
+  seat_ = std::make_unique<worker::Seat>(*engine_, *link_, worker_->burst(), this);
+  hosted_.seat = seat_.get();
+  hosted_.rung = &gate_->rung;
+  limits_text_ = engine_->describe_limits();
+}
+
+Post::~Post() { WEIR_CHECK(has_left_, "a post was destroyed before it left its worker"); }
+
+void Post::join() {
+  worker_->run_on_loop([this] { worker_->add(hosted_); });
+}
+
+void Post::leave() {
+  worker_->run_on_loop([this] {
+    farewell();
+    worker_->remove(hosted_);
+    gate_->close();
+    flush(worker_->now());
+    std::lock_guard lock(answer_mutex_);
+    counters_copy_ = engine_->events().counters;
+    has_left_ = true;
+    answered_.notify_all();
+  });
+}
+
+void Post::farewell() {
+  // Continuations run in here like in any other turn.
+  ++worker::thread_context.loops_entered;
+  Instant now = worker::read_clock();
+  drain(now);
+  engine_->close(now);
+  for (int i = 0; i < kFarewellTurns && (seat_->poll_once(now) || seat_->is_blocked() || engine_->has_work()); ++i) {
+    now = worker::read_clock();
+  }
+  --worker::thread_context.loops_entered;
+}
+
+Result<void> Post::serve(Method method, MethodEntry entry) {
+  auto& kept = *methods_.emplace_back(std::make_unique<MethodEntry>(std::move(entry)));
+  kept.post = this;
+  Result<void> served = engine_->serve(method.id(), method.name(), {kept.run_inline ? &run_inline : &run_task, &kept});
+  if (!served) methods_.pop_back();
+  return served;
+}
+
+// ---- calls ---------------------------------------------------------------------------------------------------------
+
+void Post::submit(CallRecord* record, Instant now) {
+  if (record->is_dropped) [[unlikely]] {
+    if (record->block != nullptr) detail::unpin(std::exchange(record->block, nullptr));
+    return CallRecord::Pool::release(record);
+  }
+  PeerEntry& peer = *record->peer_entry;
+  if (peer.number == PeerEntry::kUnknown) [[unlikely]] {
+    Result<std::uint32_t> number = engine_->connect(peer.address);
+    if (!number) {
+      // The engine knows no such peer, so submit() refuses; but the reason is this one.
+      if (record->block != nullptr) detail::unpin(std::exchange(record->block, nullptr));
+      record->state = CallRecord::State::done;
+      record->complete(*record, {.failed = true,
+                                 .code = number.error().code(),
+                                 .sentence = "there are as many peers as Limits::peers allows"});
+      return;
+    }
+    peer.number = *number;
+  }
+  record->peer = peer.number;
+  engine_->submit(*record, now);
+  worker_->touch(hosted_);
+}
+
+void Post::drop(CallRecord* record) {
+  drop_on_worker(record, *engine_, worker_->now());
+  worker_->touch(hosted_);
+}
+
+void Post::hand_to_lane(CallRecord* record) {
+  Lane* lane = record->waiter.lane;
+  if (last_bundle_ == nullptr || last_bundle_->lane.get() != lane) [[unlikely]] {
+    last_bundle_ = nullptr;
+    for (Bundle& bundle : bundles_) {
+      if (bundle.lane.get() == lane) last_bundle_ = &bundle;
+    }
+    // Ours from here on: the lane's thread may end as soon as it has the record.
+    if (last_bundle_ == nullptr) last_bundle_ = &bundles_.emplace_back(Bundle{.lane = lane->shared_from_this()});
+  }
+  Bundle& bundle = *last_bundle_;
+  record->link = bundle.newest;
+  bundle.newest = record;
+  if (bundle.oldest == nullptr) bundle.oldest = record;
+  has_bundles_ = true;
+}
+
+bool Post::drain(Instant now) {
+  if (gate_->have_ports_changed(ports_seen_)) [[unlikely]]
+    gate_->copy_ports(ports_);
+  bool is_busy = false;
+  for (std::size_t priority = 0; priority < Port::kPriorities && !ports_.empty(); ++priority) {
+    for (auto& port : ports_) {
+      is_busy |= port->pop(priority, kDrainPerRing, [&](CallRecord* record) { submit(record, now); }) != 0;
+    }
+  }
+  take_wishes(now);
+  take_answers(now);
+  if (is_asked_.load(std::memory_order_relaxed)) [[unlikely]]
+    answer_questions();
+  return is_busy;
+}
+
+void Post::take_wishes(Instant now) {
+  for (CallRecord* record = gate_->take_wishes(); record != nullptr;) {
+    // First: with the bits gone, the record may be queued here again.
+    CallRecord* next = record->link;
+    const std::uint8_t wishes = record->wishes.exchange(0, std::memory_order_acq_rel);
+    if (wishes & CallRecord::kSubmit) submit(record, now);
+    if (wishes & CallRecord::kDrop) {
+      drop_on_worker(record, *engine_, now);
+    } else if (wishes & CallRecord::kClaim) {
+      if (record->stage.load(std::memory_order_relaxed) == detail::CallStage::done) {
+        hand_over(record);
+      } else {
+        record->stage.store(detail::CallStage::claimed, std::memory_order_relaxed);
+      }
+    }
+    record = next;
+  }
+}
+
+void Post::flush(Instant) {
+  if (has_bundles_) {
+    has_bundles_ = false;
+    last_bundle_ = nullptr;
+    for (Bundle& bundle : bundles_) {
+      if (bundle.newest == nullptr) continue;
+      CallRecord* newest = std::exchange(bundle.newest, nullptr);
+      bundle.lane->deliver(newest, std::exchange(bundle.oldest, nullptr));
+    }
+    std::erase_if(bundles_,
+                  [](const Bundle& bundle) { return bundle.lane->is_orphaned.load(std::memory_order_acquire); });
+  }
+  if (executor_ != nullptr) executor_->flush();
+  // This thread may itself await calls of other workers.
+  if (Lane* lane = Lane::mine_if_any()) lane->drive();
+}
+
+// ---- requests ------------------------------------------------------------------------------------------------------
+
+IncomingRecord* Post::accept(transfer::IncomingTransfer& transfer, Instant now) {
+  IncomingRecord* record = incoming_.acquire();
+  record->transfer = &transfer;
+  record->time_left = transfer.deadline.is_never() ? Duration::max() : transfer.deadline - now;
+  record->priority = transfer.priority;
+  record->depth = transfer.depth;
+  record->header_bytes = transfer.header_bytes;
+  return record;
+}
+
+void Post::run_inline(void* context, transfer::IncomingTransfer& transfer, Instant now) {
+  auto& method = *static_cast<MethodEntry*>(context);
+  IncomingRecord* record = method.post->accept(transfer, now);
+  const ByteSpan bytes{transfer.request, transfer.bytes};
+  const worker::DepthScope depth(static_cast<std::uint8_t>(transfer.depth + 1));
+  InlineRequest request(bytes.subspan(transfer.header_bytes), bytes.first(transfer.header_bytes), record->time_left,
+                        transfer.priority, transfer.depth, Responder(record));
+  try {
+    (*method.run_inline)(request);
+  } catch (const std::exception& thrown) {
+    request.defer().fail(Code::application, thrown.what());
+  } catch (...) {
+    request.defer().fail(Code::application, "the handler threw something that is no std::exception");
+  }
+}
+
+void Post::run_task(void* context, transfer::IncomingTransfer& transfer, Instant now) {
+  auto& method = *static_cast<MethodEntry*>(context);
+  Post& post = *method.post;
+  IncomingRecord* record = post.accept(transfer, now);
+  if (post.executor_ != nullptr && !post.executor_->has_room()) {
+    return post.fail(record, Code::overloaded, "the server's executor queue is full");
+  }
+  record->method = &method;
+  record->storage = keep_bytes({transfer.request, transfer.bytes}, transfer.pin, post.engine_->blocks());
+  if (post.executor_ != nullptr) {
+    post.executor_->push(record);
+  } else {
+    run_request(record);
+  }
+}
+
+void Post::reply(IncomingRecord* record, ByteSpan header, ByteSpan body) {
+  transfer::IncomingTransfer& transfer = *record->transfer;
+  if (header.size() + body.size() > max_reply_bytes_) [[unlikely]] {
+    return fail(record, Code::too_large, "the handler's reply is larger than Limits::inline_bytes of the server");
+  }
+  engine_->reply(transfer, header, body, worker_->now());
+  worker_->touch(hosted_);
+  IncomingRecord::Pool::release(record);
+}
+
+void Post::fail(IncomingRecord* record, Code code, std::string_view sentence) {
+  engine_->fail(*record->transfer, code, sentence, worker_->now());
+  worker_->touch(hosted_);
+  IncomingRecord::Pool::release(record);
+}
+
+void Post::take_answers(Instant) {
+  for (IncomingRecord* record = gate_->take_answers(); record != nullptr;) {
+    IncomingRecord* next = record->link;
+    transfer::Block* block = std::exchange(record->answer, nullptr);
+    const ByteSpan bytes = block == nullptr ? ByteSpan{} : ByteSpan{block->bytes(), record->answer_bytes};
+    if (record->answer_failed) {
+      fail(record, record->answer_code, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    } else {
+      const std::uint32_t header_bytes = record->answer_header_bytes;
+      reply(record, bytes.first(header_bytes), bytes.subspan(header_bytes));
+    }
+    if (block != nullptr) detail::unpin(block);
+    record = next;
+  }
+}
+
+// ---- questions -----------------------------------------------------------------------------------------------------
+
+void Post::answer_questions() {
+  std::lock_guard lock(answer_mutex_);
+  is_asked_.store(false, std::memory_order_relaxed);
+  counters_copy_ = engine_->events().counters;
+  quiet_copy_ = engine_->is_quiet();
+  answers_ = questions_;
+  answered_.notify_all();
+}
+
+Counters Post::counters() {
+  if (gate_->is_mine() && !gate_->is_closed()) return engine_->events().counters;
+  std::unique_lock lock(answer_mutex_);
+  if (has_left_) return counters_copy_;
+  const std::uint64_t mine = ++questions_;
+  is_asked_.store(true, std::memory_order_relaxed);
+  gate_->ring(nullptr);
+  // A loop that nobody turns does not answer; then the last answer has to do.
+  answered_.wait_for(lock, worker_->has_thread() ? kAnswerPatience * 25 : kAnswerPatience,
+                     [&] { return has_left_ || answers_ >= mine; });
+  return counters_copy_;
+}
+
+bool Post::is_quiet() {
+  if (gate_->is_mine()) return engine_->is_quiet();
+  std::unique_lock lock(answer_mutex_);
+  const std::uint64_t mine = ++questions_;
+  is_asked_.store(true, std::memory_order_relaxed);
+  gate_->ring(nullptr);
+  answered_.wait_for(lock, kAnswerPatience, [&] { return has_left_ || answers_ >= mine; });
+  return answers_ >= mine && quiet_copy_;
+}
+
+}  // namespace weir::pool

@@ -1,0 +1,137 @@
+// Post: one pool's place on one worker: its engine, its link, its records, and the way in from other threads.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/time.h"
+#include "crypto/entropy.h"
+#include "engine/engine.h"
+#include "link/link.h"
+#include "link/receive_buffer.h"
+#include "pool/gate.h"
+#include "pool/incoming_record.h"
+#include "pool/lane.h"
+#include "pool/peer_entry.h"
+#include "weir/config.h"
+#include "weir/event.h"
+#include "weir/message.h"
+#include "weir/method.h"
+#include "weir/task.h"
+#include "worker/seat.h"
+#include "worker/worker.h"
+
+namespace weir::pool {
+
+class Executor;
+
+// One served method, as one post sees it. Exactly one of the functions is set.
+struct MethodEntry {
+  Post* post = nullptr;
+  std::shared_ptr<std::function<void(InlineRequest&)>> run_inline;
+  std::shared_ptr<std::function<Task<Result<Reply>>(Request)>> run_task;
+};
+
+// One per pool and worker. Made by the pool, then the worker's only, except where it says otherwise.
+class Post final : public worker::SeatHost {
+ public:
+  struct Options {
+    engine::EngineConfig engine;
+    std::shared_ptr<worker::Worker> worker;
+    std::unique_ptr<link::ReceiveBufferPool> buffers;
+    std::unique_ptr<link::Link> link;
+    std::shared_ptr<Subscriber> subscriber;
+    Executor* executor = nullptr;
+    std::uint64_t seed = 0;
+  };
+
+  explicit Post(Options options);
+  ~Post() override;
+
+  const std::shared_ptr<Gate>& gate() const { return gate_; }
+  engine::Engine& engine() { return *engine_; }
+  const Address& local() const { return local_; }
+
+  // Any thread: puts the post on its worker, and takes it off. leave() completes every call with Code::closed and
+  // sends the closing packets.
+  void join();
+  void leave();
+  bool has_left() const { return has_left_; }
+
+  Result<void> serve(Method method, MethodEntry entry);
+
+  // ---- callers on the worker's thread ----
+  CallRecord* acquire() { return calls_.acquire(); }
+  void submit(CallRecord* record, Instant now);
+  void drop(CallRecord* record);
+  void hand_to_lane(CallRecord* record);
+
+  // ---- answers ----
+  void reply(IncomingRecord* record, ByteSpan header, ByteSpan body);
+  void fail(IncomingRecord* record, Code code, std::string_view sentence);
+
+  // ---- the seat ----
+  bool drain(Instant now) override;
+  void flush(Instant now) override;
+
+  // ---- any thread ----
+  Counters counters();
+  bool is_quiet();  // asks the worker
+  const std::string& limits_text() const { return limits_text_; }
+
+ private:
+  static constexpr std::size_t kDrainPerRing = 256;  // submissions that one turn takes from one ring
+
+  struct Bundle {  // completed records for one lane
+    std::shared_ptr<Lane> lane;
+    CallRecord* newest = nullptr;
+    CallRecord* oldest = nullptr;
+  };
+
+  static void run_inline(void* context, transfer::IncomingTransfer& transfer, Instant now);
+  static void run_task(void* context, transfer::IncomingTransfer& transfer, Instant now);
+  IncomingRecord* accept(transfer::IncomingTransfer& transfer, Instant now);
+  void take_wishes(Instant now);
+  void take_answers(Instant now);
+  void farewell();
+  void answer_questions();
+
+  crypto::SystemEntropy entropy_;
+  std::shared_ptr<Subscriber> subscriber_;
+  std::shared_ptr<worker::Worker> worker_;
+  std::shared_ptr<Gate> gate_;
+  std::unique_ptr<link::ReceiveBufferPool> buffers_;
+  std::unique_ptr<link::Link> link_;
+  std::shared_ptr<engine::Engine> engine_;
+  std::unique_ptr<worker::Seat> seat_;
+  worker::Hosted hosted_;
+  CallRecord::Pool calls_;
+  IncomingRecord::Pool incoming_;
+  Executor* executor_;
+  const std::size_t max_reply_bytes_;
+  std::vector<std::unique_ptr<MethodEntry>> methods_;
+  std::vector<std::shared_ptr<Port>> ports_;
+  std::uint32_t ports_seen_ = 0;
+  std::vector<Bundle> bundles_;
+  Bundle* last_bundle_ = nullptr;
+  bool has_bundles_ = false;
+  const Address local_;
+  std::string limits_text_;
+
+  // Questions of other threads, answered in a turn.
+  std::atomic<bool> is_asked_{false};
+  std::mutex answer_mutex_;
+  std::condition_variable answered_;
+  std::uint64_t questions_ = 0, answers_ = 0;
+  Counters counters_copy_;
+  bool quiet_copy_ = false;
+  bool has_left_ = false;
+};
+
+}  // namespace weir::pool

@@ -1,0 +1,103 @@
+// RecordPool: records that one thread takes and any thread gives back, in memory that outlives the pool until the last
+// one is back.
+//
+// The taker's thread gives back without an atomic operation. Others push onto a stack that the taker empties as a
+// whole when its own list is used up, so there is no ABA. The count of those others doubles as the count-down after
+// the pool has gone: before, it only falls below zero; then the records still out are added, and whoever brings it to
+// zero frees the memory.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "worker/thread_context.h"
+
+namespace weir::pool {
+
+// `Record` has `Record* link` and `RecordPool<Record, Shared>::Core* core`. `Shared` is what records need for as long
+// as they live. Records are constructed once, with their memory.
+template <class Record, class Shared>
+class RecordPool {
+ public:
+  static constexpr std::size_t kChunk = 128;
+
+  struct Core {
+    explicit Core(Shared shared_) : shared(std::move(shared_)) {}
+    std::atomic<const worker::ThreadContext*> owner{nullptr};
+    Record* free = nullptr;  // the owner's
+    std::int64_t live = 0;   // the owner's: taken and not given back on the owner's own thread
+    alignas(64) std::atomic<Record*> returned{nullptr};
+    std::atomic<std::int64_t> balance{0};
+    std::vector<std::unique_ptr<Record[]>> chunks;
+    Shared shared;
+  };
+
+  RecordPool(Shared shared, std::size_t max_records) : core_(new Core(std::move(shared))), max_records_(max_records) {}
+  RecordPool(const RecordPool&) = delete;
+  RecordPool& operator=(const RecordPool&) = delete;
+  // The owner's thread does nothing with this pool any more.
+  ~RecordPool() {
+    core_->owner.store(nullptr, std::memory_order_relaxed);
+    const std::int64_t live = core_->live;
+    // Acquire-release: see every push if we free, be seen if somebody else does.
+    if (core_->balance.fetch_add(live, std::memory_order_acq_rel) + live == 0) delete core_;
+  }
+
+  // For one thread at a time, which becomes the owner. Null if max_records are out.
+  Record* acquire() {
+    Core& core = *core_;
+    core.owner.store(&worker::thread_context, std::memory_order_relaxed);
+    Record* record = core.free;
+    if (record == nullptr) [[unlikely]] {
+      record = refill();
+      if (record == nullptr) return nullptr;
+    }
+    core.free = record->link;
+    ++core.live;
+    return record;
+  }
+
+  // Any thread.
+  static void release(Record* record) noexcept {
+    Core& core = *record->core;
+    // Relaxed: equal only if this thread stored it.
+    if (core.owner.load(std::memory_order_relaxed) == &worker::thread_context) [[likely]] {
+      record->link = core.free;
+      core.free = record;
+      --core.live;
+      return;
+    }
+    Record* top = core.returned.load(std::memory_order_relaxed);
+    do {
+      record->link = top;
+      // Release: whoever takes the stack sees the record as we left it.
+    } while (!core.returned.compare_exchange_weak(top, record, std::memory_order_release, std::memory_order_relaxed));
+    // Acquire-release: the last one sees what all others did to the core.
+    if (core.balance.fetch_sub(1, std::memory_order_acq_rel) == 1) delete &core;
+  }
+
+  std::size_t memory_bytes() const { return core_->chunks.size() * kChunk * sizeof(Record); }
+  Shared& shared() { return core_->shared; }
+
+ private:
+  Record* refill() {
+    Core& core = *core_;
+    // Acquire: pairs with release().
+    if (Record* returned = core.returned.exchange(nullptr, std::memory_order_acquire)) return returned;
+    if (core.chunks.size() * kChunk >= max_records_) return nullptr;
+    auto& chunk = core.chunks.emplace_back(new Record[kChunk]);
+    for (std::size_t i = 0; i < kChunk; ++i) {
+      chunk[i].core = &core;
+      chunk[i].link = i + 1 < kChunk ? &chunk[i + 1] : nullptr;
+    }
+    return &chunk[0];
+  }
+
+  Core* core_;
+  const std::size_t max_records_;
+};
+
+}  // namespace weir::pool

@@ -1,0 +1,319 @@
+// Handlers: on the executor and on the worker, nested, late, failing, cancelled.
+#include <atomic>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <vector>
+
+#include "pool/pool_testing.h"
+
+namespace weir {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::await;
+using testing::client_config;
+using testing::open;
+using testing::serve_echo;
+using testing::server_config;
+using testing::text_of;
+
+TEST(Serve, AFunctionMayReturnATaskAReplyOrAResult) {
+  Pool server = open(server_config(1));
+  ASSERT_TRUE(server.serve(
+      "task", [](Request request) -> Task<Reply> { co_return Reply{"task " + std::string(request.text())}; }));
+  ASSERT_TRUE(server.serve("task of result", [](Request request) -> Task<Result<Reply>> {
+    if (request.text() == "bad") co_return std::unexpected(Error(Code::refused, "not this one"));
+    co_return Reply{"fine"};
+  }));
+  ASSERT_TRUE(server.serve("reply", [](Request request) { return Reply{request.text(), request.header_text()}; }));
+  ASSERT_TRUE(server.serve(
+      "result", [](Request) -> Result<Reply> { return std::unexpected(Error(Code::application, "no luck")); }));
+  Pool client = open(client_config(1));
+  Peer to = client.peer(server.listen_address());
+  EXPECT_EQ(text_of(to.unary("task", "a").get()), "task a");
+  EXPECT_EQ(text_of(to.unary("task of result", "good").get()), "fine");
+  Result<Reply> refused = to.unary("task of result", "bad").get();
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::refused);
+  EXPECT_EQ(refused.error().message(), "not this one");
+  Result<Reply> reply = to.unary("reply", "body", {.header = "header"}).get();
+  ASSERT_TRUE(reply);
+  EXPECT_EQ(reply->header_text(), "header");
+  EXPECT_EQ(reply->text(), "body");
+  EXPECT_EQ(to.unary("result", "").get().error().message(), "no luck");
+}
+
+TEST(Serve, RequestsSayWhatTheCallerGave) {
+  Pool server = open(server_config(1));
+  std::atomic<int> priority{-1}, depth{-1};
+  std::atomic<std::int64_t> left{0};
+  ASSERT_TRUE(server.serve("look", [&](Request request) {
+    priority = request.priority();
+    depth = request.depth();
+    left = request.time_left().count();
+    return Reply{};
+  }));
+  Pool client = open(client_config(1));
+  ASSERT_TRUE(client.peer(server.listen_address()).unary("look", "", {.priority = 6, .deadline = 50s}).get());
+  EXPECT_EQ(priority, 6);
+  EXPECT_EQ(depth, 0);
+  EXPECT_GT(left, 1'000'000'000);
+  EXPECT_LE(left, 50'000'000'000);
+}
+
+TEST(Serve, AHandlerThatThrowsAnswersWithItsWords) {
+  for (int workers : {0, 1}) {
+    Pool server = open(server_config(workers));
+    ASSERT_TRUE(server.serve("throw", [](Request) -> Task<Reply> {
+      throw std::runtime_error("thrown in a task");
+      co_return Reply{};
+    }));
+    ASSERT_TRUE(server.serve_inline("throw inline", [](InlineRequest&) { throw std::runtime_error("thrown inline"); }));
+    std::atomic<bool> stop{false};
+    std::thread turner([&] {
+      while (!stop) server.poll_for(1ms);
+    });
+    Pool client = open(client_config(1));
+    Peer to = client.peer(server.listen_address());
+    Result<Reply> thrown = to.unary("throw", "").get();
+    ASSERT_FALSE(thrown);
+    EXPECT_EQ(thrown.error().code(), Code::application);
+    EXPECT_EQ(thrown.error().message(), "thrown in a task");
+    EXPECT_TRUE(thrown.error().may_have_run());
+    EXPECT_EQ(to.unary("throw inline", "").get().error().message(), "thrown inline");
+    stop = true;
+    turner.join();
+  }
+}
+
+TEST(Serve, AnUnansweredRequestIsAnsweredWithAnError) {
+  Pool server = open(server_config(1));
+  ASSERT_TRUE(server.serve_inline("silent", [](InlineRequest&) {}));
+  ASSERT_TRUE(
+      server.serve_inline("late and silent", [](InlineRequest& request) { static_cast<void>(request.defer()); }));
+  Pool client = open(client_config(1));
+  Peer to = client.peer(server.listen_address());
+  for (const char* method : {"silent", "late and silent"}) {
+    Result<Reply> result = to.unary(method, "").get();
+    ASSERT_FALSE(result);
+    EXPECT_EQ(result.error().code(), Code::application);
+    EXPECT_EQ(result.error().message(), "the handler dropped the request without an answer");
+  }
+}
+
+TEST(Serve, AReplyMayComeAfterTheHandlerReturnedFromAnotherThread) {
+  Pool server = open(server_config(1));
+  std::mutex mutex;
+  std::vector<Responder> waiting;
+  ASSERT_TRUE(server.serve_inline("later", [&](InlineRequest& request) {
+    std::lock_guard lock(mutex);
+    waiting.push_back(request.defer());
+  }));
+  Pool client = open(client_config(1));
+  Peer to = client.peer(server.listen_address());
+  std::vector<Call> calls;
+  for (int i = 0; i < 20; ++i) calls.push_back(to.unary("later", ""));
+  await([&] {
+    std::lock_guard lock(mutex);
+    return waiting.size() == 20;
+  });
+  const std::string large(5'000, 'L');
+  for (std::size_t i = 0; i < waiting.size(); ++i) {
+    if (i % 3 == 0) {
+      waiting[i].reply(large);
+    } else if (i % 3 == 1) {
+      waiting[i].reply(Reply{"body", "header"});
+    } else {
+      waiting[i].fail(Code::refused, "from another thread");
+    }
+  }
+  int large_ones = 0, small_ones = 0, refused = 0;
+  for (Call& call : calls) {
+    Result<Reply> result = call.get();
+    if (!result) {
+      EXPECT_EQ(result.error().message(), "from another thread");
+      ++refused;
+    } else if (result->text() == large) {
+      ++large_ones;
+    } else if (result->text() == "body" && result->header_text() == "header") {
+      ++small_ones;
+    }
+  }
+  EXPECT_EQ(large_ones, 7);
+  EXPECT_EQ(small_ones, 7);
+  EXPECT_EQ(refused, 6);
+}
+
+TEST(Serve, ACancelledCallReachesTheHandler) {
+  Pool server = open(server_config(1));
+  std::mutex mutex;
+  std::optional<Responder> kept;
+  std::atomic<bool> is_running{false};
+  ASSERT_TRUE(server.serve_inline("hold", [&](InlineRequest& request) {
+    std::lock_guard lock(mutex);
+    kept.emplace(request.defer());
+    is_running = true;
+  }));
+  for (int workers : {1, 0}) {
+    is_running = false;
+    Pool client = open(client_config(workers));
+    {
+      Call call = client.peer(server.listen_address()).unary("hold", "");
+      await([&] {
+        if (workers == 0) client.poll();
+        return is_running.load();
+      });
+      std::lock_guard lock(mutex);
+      EXPECT_FALSE(kept->cancelled());
+    }
+    await([&] {
+      if (workers == 0) client.poll();
+      std::lock_guard lock(mutex);
+      return kept->cancelled();
+    });
+    kept->reply("for nobody");
+    kept.reset();
+  }
+}
+
+TEST(Serve, ADestroyedCoroutineCancelsWhatItWaitedFor) {
+  Pool server = open(server_config(1));
+  std::mutex mutex;
+  std::vector<Responder> kept;
+  ASSERT_TRUE(server.serve_inline("hold", [&](InlineRequest& request) {
+    std::lock_guard lock(mutex);
+    kept.push_back(request.defer());
+  }));
+  for (int workers : {1, 0}) {
+    Pool client = open(client_config(workers));
+    const std::size_t before = kept.size();
+    {
+      auto task = [](Peer to) -> Task<void> {
+        (void)co_await to.unary("hold", "");
+      }(client.peer(server.listen_address()));
+      task.start();
+      await([&] {
+        client.poll();
+        std::lock_guard lock(mutex);
+        return kept.size() == before + 1;
+      });
+    }
+    await([&] {
+      client.poll();
+      std::lock_guard lock(mutex);
+      return kept[before].cancelled();
+    });
+  }
+}
+
+class Nested : public ::testing::TestWithParam<int> {};
+
+// A handler that calls the next server before it replies; the depth travels along.
+TEST_P(Nested, AHandlerMayAwaitCalls) {
+  const int workers = GetParam();
+  Pool last = open(server_config(1));
+  ASSERT_TRUE(last.serve("depth", [](Request request) { return Reply{std::to_string(request.depth())}; }));
+  Pool middle = open(server_config(workers));
+  const Peer next = middle.peer(last.listen_address());
+  ASSERT_TRUE(middle.serve("ask", [next](Request request) -> Task<Result<Reply>> {
+    Result<Reply> one = co_await next.unary("depth", "");
+    Result<Reply> two = co_await next.unary("depth", "");  // after a suspension too
+    if (!one || !two) co_return std::unexpected(Error(Code::application, "nested call failed"));
+    co_return Reply{std::string(request.text()) + std::string(one->text()) + std::string(two->text())};
+  }));
+  std::atomic<bool> stop{false};
+  std::thread turner([&] {
+    while (!stop) middle.poll_for(1ms);
+  });
+  Pool client = open(client_config(1));
+  Peer to = client.peer(middle.listen_address());
+  std::vector<Call> calls;
+  for (int i = 0; i < 100; ++i) calls.push_back(to.unary("ask", std::to_string(i) + ":"));
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(text_of(calls[static_cast<std::size_t>(i)].get()), std::to_string(i) + ":11");
+  stop = true;
+  turner.join();
+}
+
+TEST_P(Nested, CallsNestedTooDeepAreRefused) {
+  const int workers = GetParam();
+  Pool server = open(server_config(workers));
+  Pool mirror = open(server_config(1));
+  const auto ask_each_other = [](Pool& from, Pool& to) {
+    return from.serve("again", [other = from.peer(to.listen_address())](Request request) -> Task<Result<Reply>> {
+      co_return co_await other.unary("again", request.text());
+    });
+  };
+  ASSERT_TRUE(ask_each_other(server, mirror));
+  ASSERT_TRUE(ask_each_other(mirror, server));
+  std::atomic<bool> stop{false};
+  std::thread turner([&] {
+    while (!stop) server.poll_for(1ms);
+  });
+  Pool client = open(client_config(1));
+  Result<Reply> result = client.peer(server.listen_address()).unary("again", "x").get();
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code(), Code::overloaded) << result.error().to_string();
+  stop = true;
+  turner.join();
+}
+
+TEST_P(Nested, AnInlineHandlerMayCallAndAnswerInTheContinuation) {
+  const int workers = GetParam();
+  Pool last = open(server_config(1));
+  serve_echo(last);
+  Pool middle = open(server_config(workers));
+  const Peer next = middle.peer(last.listen_address());
+  ASSERT_TRUE(middle.serve_inline("forward", [next](InlineRequest& request) {
+    next.unary("echo", request.text()).then([responder = request.defer()](Result<Reply> reply) mutable {
+      reply ? responder.reply(*reply) : responder.fail(reply.error().code(), reply.error().message());
+    });
+  }));
+  std::atomic<bool> stop{false};
+  std::thread turner([&] {
+    while (!stop) middle.poll_for(1ms);
+  });
+  Pool client = open(client_config(1));
+  Peer to = client.peer(middle.listen_address());
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(text_of(to.unary("forward", std::to_string(i)).get()), std::to_string(i));
+  stop = true;
+  turner.join();
+}
+
+INSTANTIATE_TEST_SUITE_P(Workers, Nested, ::testing::Values(1, 0, 2));
+
+TEST(Serve, AFullExecutorQueueAnswersOverloaded) {
+  Config config = server_config(1);
+  config.limits.executor_queue = 2;
+  Pool server = open(config);
+  std::atomic<bool> is_held{true};
+  ASSERT_TRUE(server.serve("slow", [&](Request) {
+    await([&] { return !is_held; });
+    return Reply{"done"};
+  }));
+  Pool client = open(client_config(1));
+  Peer to = client.peer(server.listen_address());
+  std::vector<Call> calls;
+  for (int i = 0; i < 20; ++i) calls.push_back(to.unary("slow", "", {.deadline = 60s}));
+  await([&] { return server.counters()[0].requests_dispatched == 20; });
+  is_held = false;
+  int done = 0, overloaded = 0;
+  for (Call& call : calls) {
+    Result<Reply> result = call.get();
+    result ? ++done : overloaded += result.error().code() == Code::overloaded;
+  }
+  EXPECT_GE(done, 2);
+  EXPECT_GE(overloaded, 1);
+  EXPECT_EQ(done + overloaded, 20);
+}
+
+TEST(Serve, AMethodIsServedOnce) {
+  Pool server = open(server_config(2));
+  serve_echo(server);
+  Result<void> again = server.serve_inline("echo", [](InlineRequest&) {});
+  ASSERT_FALSE(again);
+  EXPECT_EQ(again.error().code(), Code::invalid_argument);
+}
+
+}  // namespace
+}  // namespace weir

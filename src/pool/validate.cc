@@ -1,0 +1,91 @@
+#include "pool/validate.h"
+
+#include <cstdint>
+#include <string>
+
+#include "engine/config.h"
+#include "link/link.h"
+
+namespace weir::pool {
+namespace {
+
+std::string number(std::uint64_t value) { return std::to_string(value); }
+
+struct Bound {
+  std::string name;
+  std::uint64_t value;
+  std::uint64_t least;
+  std::uint64_t most;
+};
+
+Result<void> check(const Bound& bound) {
+  if (bound.value >= bound.least && bound.value <= bound.most) return {};
+  return std::unexpected(Error(Code::invalid_argument, bound.name + " must be between " + number(bound.least) +
+                                                           " and " + number(bound.most) + ", not " +
+                                                           number(bound.value)));
+}
+
+Result<void> check_positive(const char* name, std::chrono::nanoseconds value) {
+  if (value > std::chrono::nanoseconds::zero()) return {};
+  return std::unexpected(Error(Code::invalid_argument, std::string(name) + " must be longer than zero"));
+}
+
+Error refuse(std::string sentence) { return {Code::invalid_argument, std::move(sentence)}; }
+
+}  // namespace
+
+Result<void> validate(const Config& config) {
+  constexpr std::uint64_t kLarge = std::uint64_t{1} << 40;
+  constexpr std::size_t kMostInline = 60'000;  // with its frame it fits into the largest message block
+  const Limits& limits = config.limits;
+
+  if (config.secret.size() < crypto::SharedSecret::kMinBytes) {
+    return std::unexpected(refuse("secret must have at least 16 bytes, not " + number(config.secret.size()) +
+                                  ": it is all that keeps strangers out"));
+  }
+  if (config.name.size() > engine::kMaxNameBytes) {
+    return std::unexpected(refuse("name must have at most 64 bytes, not " + number(config.name.size())));
+  }
+  if (config.workers < 0) return std::unexpected(refuse("workers must not be negative; 0 means that you call poll()"));
+  if (config.executor_threads < 0) return std::unexpected(refuse("executor_threads must not be negative"));
+  if (config.watchdog < std::chrono::nanoseconds::zero()) {
+    return std::unexpected(refuse("watchdog must not be negative; 0 turns it off"));
+  }
+
+  std::vector<Bound> bounds = {
+      {"executor_threads", static_cast<std::uint64_t>(config.executor_threads), 0, 1'024},
+      {"datagram_bytes", config.datagram_bytes, 1'200, 65'507},
+      {"socket_buffer_bytes", config.socket_buffer_bytes, 64 * 1024, std::uint64_t{1} << 30},
+      {"limits.inline_bytes", limits.inline_bytes, 64, kMostInline},
+      {"limits.calls_per_peer", limits.calls_per_peer, 1, 1u << 20},
+      {"limits.queued_calls", limits.queued_calls, 1, 1u << 28},
+      {"limits.peers", limits.peers, 1, 1u << 20},
+      {"limits.request_bytes_per_peer", limits.request_bytes_per_peer, 2 * limits.inline_bytes, kLarge},
+      {"limits.request_bytes", limits.request_bytes, 2 * limits.inline_bytes, kLarge},
+      {"limits.reply_bytes", limits.reply_bytes, limits.inline_bytes, kLarge},
+      {"limits.receive_buffers", limits.receive_buffers, 2 * link::kReceiveBuffers, 1u << 24},
+      {"limits.executor_queue", limits.executor_queue, 1, 1u << 30},
+  };
+  for (std::size_t priority = 0; priority < 8; ++priority) {
+    bounds.push_back(
+        {"limits.submission_ring[" + number(priority) + "]", limits.submission_ring[priority], 1, 1u << 24});
+  }
+  for (const Bound& bound : bounds) {
+    if (Result<void> checked = check(bound); !checked) return checked;
+  }
+  if (limits.request_bytes_per_peer > limits.request_bytes) {
+    return std::unexpected(refuse("limits.request_bytes_per_peer must not be more than limits.request_bytes"));
+  }
+  const std::pair<const char*, std::chrono::nanoseconds> durations[] = {
+      {"timeouts.default_deadline", config.timeouts.default_deadline},
+      {"timeouts.silence", config.timeouts.silence},
+      {"timeouts.connect", config.timeouts.connect},
+      {"timeouts.idle_peer", config.timeouts.idle_peer},
+  };
+  for (const auto& [name, value] : durations) {
+    if (Result<void> checked = check_positive(name, value); !checked) return checked;
+  }
+  return {};
+}
+
+}  // namespace weir::pool

@@ -1,0 +1,96 @@
+#include "worker/crew.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <utility>
+
+#include "worker/clock.h"
+#include "worker/place.h"
+
+namespace weir::worker {
+
+Result<std::shared_ptr<Crew>> Crew::open(Options options) {
+  if (options.threads < 0 || options.threads > kMaxWorkers) {
+    return std::unexpected(Error(Code::invalid_argument, "the number of workers must be between 0 and " +
+                                                             std::to_string(kMaxWorkers) + ", not " +
+                                                             std::to_string(options.threads)));
+  }
+  if (!options.places.empty() && options.places.size() != static_cast<std::size_t>(options.threads)) {
+    return std::unexpected(
+        Error(Code::invalid_argument, "places must be empty or name one place per worker: there are " +
+                                          std::to_string(options.places.size()) + " places and " +
+                                          std::to_string(options.threads) + " workers"));
+  }
+  for (const WorkerPlace& place : options.places) {
+    if (Result<void> valid = validate(place); !valid) return std::unexpected(valid.error());
+  }
+  if (options.watchdog < Duration::zero()) {
+    return std::unexpected(Error(Code::invalid_argument, "watchdog must not be negative; 0 turns it off"));
+  }
+  return std::make_shared<Crew>(std::move(options));
+}
+
+Crew::Crew(Options options) : options_(std::move(options)) {
+  const int count = options_.threads == 0 ? 1 : options_.threads;
+  for (int i = 0; i < count; ++i) {
+    workers_.push_back(std::make_shared<Worker>(Worker::Options{
+        .index = static_cast<std::uint32_t>(i),
+        .has_thread = options_.threads > 0,
+        .idle = options_.idle,
+        .place = options_.places.empty() ? WorkerPlace{} : options_.places[static_cast<std::size_t>(i)],
+        .subscriber = options_.subscriber,
+    }));
+    if (options_.threads > 0) workers_.back()->start();
+  }
+  if (options_.threads > 0 && options_.watchdog > Duration::zero()) watchdog_ = std::thread([this] { watch(); });
+}
+
+Crew::~Crew() { stop(); }
+
+void Crew::stop() {
+  {
+    std::lock_guard lock(mutex_);
+    is_stopping_ = true;
+  }
+  stop_requested_.notify_all();
+  if (watchdog_.joinable()) watchdog_.join();
+  for (auto& worker : workers_) worker->stop_and_join();
+}
+
+void Crew::watch() {
+  name_this_thread("weir-watchdog");
+  struct Seen {
+    std::uint64_t turns = 0;
+    Instant since{};
+    bool is_reported = false;
+  };
+  std::vector<Seen> seen(workers_.size(), Seen{.since = read_clock()});
+  std::unique_lock lock(mutex_);
+  while (!stop_requested_.wait_for(lock, options_.watchdog / 4, [&] { return is_stopping_; })) {
+    const Instant now = read_clock();
+    for (std::size_t i = 0; i < workers_.size(); ++i) {
+      const std::uint64_t turns = workers_[i]->turns();
+      if (turns != seen[i].turns || workers_[i]->is_resting()) {
+        seen[i] = {.turns = turns, .since = now};
+        continue;
+      }
+      const Duration stuck = now - seen[i].since;
+      if (stuck < options_.watchdog || seen[i].is_reported) continue;
+      seen[i].is_reported = true;
+      if (options_.subscriber) {
+        options_.subscriber->on(
+            event::WorkerStalled{{.time_ns = now.ns, .worker = static_cast<std::uint32_t>(i)}, stuck});
+      }
+      if (options_.on_hang == OnHang::abort) {
+        std::fprintf(stderr,
+                     "weir: worker %zu has made no progress for %lld ms: a handler or continuation on it blocks; "
+                     "aborting, as Config::on_hang says\n",
+                     i, static_cast<long long>(stuck.count() / 1'000'000));
+        std::abort();
+      }
+    }
+  }
+}
+
+}  // namespace weir::worker

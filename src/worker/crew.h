@@ -1,0 +1,52 @@
+// Crew: the workers of one process or pool, and the watchdog that watches their turns.
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "weir/config.h"
+#include "weir/error.h"
+#include "worker/worker.h"
+
+namespace weir::worker {
+
+// Owns workers and watchdog. Shared by the pools that run on it; any thread may call it.
+class Crew {
+ public:
+  static constexpr int kMaxWorkers = 1024;
+
+  struct Options {
+    int threads = 1;  // 0: one worker without a thread
+    std::vector<WorkerPlace> places;
+    Idle idle = Idle::adaptive;
+    Duration watchdog{};
+    OnHang on_hang = OnHang::report;
+    std::shared_ptr<Subscriber> subscriber;
+  };
+  static Result<std::shared_ptr<Crew>> open(Options options);
+
+  explicit Crew(Options options);
+  ~Crew();
+  Crew(const Crew&) = delete;
+  Crew& operator=(const Crew&) = delete;
+
+  std::size_t size() const { return workers_.size(); }
+  const std::shared_ptr<Worker>& worker(std::size_t index) const { return workers_[index]; }
+  bool has_threads() const { return options_.threads > 0; }
+  void stop();
+
+ private:
+  void watch();
+
+  const Options options_;
+  std::vector<std::shared_ptr<Worker>> workers_;
+  std::mutex mutex_;
+  std::condition_variable stop_requested_;
+  bool is_stopping_ = false;
+  std::thread watchdog_;
+};
+
+}  // namespace weir::worker

@@ -1,0 +1,49 @@
+#include "worker/doorbell.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdint>
+
+#if defined(__linux__)
+#include <sys/eventfd.h>
+#endif
+
+#include "base/check.h"
+
+namespace weir::worker {
+
+Doorbell::Doorbell() {
+#if defined(__linux__)
+  read_end_ = write_end_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  WEIR_CHECK(read_end_ >= 0, "no eventfd: the process has used up its descriptors; raise `ulimit -n`");
+#else
+  int ends[2];
+  WEIR_CHECK(pipe(ends) == 0, "no pipe: the process has used up its descriptors; raise `ulimit -n`");
+  for (int end : ends) {
+    fcntl(end, F_SETFD, FD_CLOEXEC);
+    fcntl(end, F_SETFL, O_NONBLOCK);
+  }
+  read_end_ = ends[0];
+  write_end_ = ends[1];
+#endif
+}
+
+Doorbell::~Doorbell() {
+  close(read_end_);
+  if (write_end_ != read_end_) close(write_end_);
+}
+
+void Doorbell::wake() noexcept {
+  const std::uint64_t one = 1;
+  // A full counter or pipe is readable already, so a failed write has nothing to add.
+  [[maybe_unused]] const auto written = write(write_end_, &one, sizeof one);
+}
+
+void Doorbell::clear_descriptor() noexcept {
+  std::uint64_t ignored[16];
+  while (read(read_end_, ignored, sizeof ignored) == static_cast<ssize_t>(sizeof ignored)) {
+  }
+}
+
+}  // namespace weir::worker

@@ -1,0 +1,50 @@
+// Poller: waits for many descriptors at once; epoll on Linux, poll() elsewhere.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/time.h"
+
+namespace weir::worker {
+
+// One per worker, used by its thread only. Level-triggered.
+class Poller {
+ public:
+  static constexpr std::size_t kMaxReady = 64;  // reported by one wait(); the rest come with the next one
+
+  struct Ready {
+    void* tag = nullptr;
+    bool error = false;
+  };
+
+  Poller();
+  ~Poller();
+  Poller(const Poller&) = delete;
+  Poller& operator=(const Poller&) = delete;
+
+  void add(int descriptor, void* tag);
+  void want_write(int descriptor, void* tag, bool wanted);
+  void remove(int descriptor);
+
+  // Waits up to `at_most` (zero: only looks; Duration::max(): for ever) and returns how many of ready() are set.
+  std::size_t wait(Duration at_most);
+  const Ready& ready(std::size_t index) const { return ready_[index]; }
+
+ private:
+  Ready ready_[kMaxReady];
+#if defined(__linux__)
+  int epoll_ = -1;
+  bool has_nanoseconds_ = true;  // epoll_pwait2
+#else
+  struct Watched {
+    int descriptor;
+    void* tag;
+    bool write;
+  };
+  std::vector<Watched> watched_;
+#endif
+};
+
+}  // namespace weir::worker

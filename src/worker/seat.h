@@ -1,0 +1,75 @@
+// Seat: one engine and the link that carries its packets, turned by whoever hosts it. The worker and the simulator call
+// the same poll_once().
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/time.h"
+#include "engine/engine.h"
+#include "link/link.h"
+
+namespace weir::worker {
+
+// Room for one received burst. Datagrams live within one poll_once(), so all seats of one thread share one.
+struct Burst {
+  Burst() { datagrams.reserve(link::kReceiveBurst); }
+  std::vector<link::Datagram> datagrams;
+};
+
+// What feeds a seat from outside. Called by the seat's thread only.
+class SeatHost {
+ public:
+  virtual ~SeatHost() = default;
+  // Gives the engine what other threads submitted, up to a bound. True if there was anything.
+  virtual bool drain(Instant now) = 0;
+  // Handlers and completions of this turn have run: hand over what they left for other threads.
+  virtual void flush(Instant now) = 0;
+};
+
+// Owns neither engine nor link; has no thread, no clock and, in the steady state, allocates nothing. One thread at a
+// time may call it.
+class Seat {
+ public:
+  // `host` may be null.
+  Seat(engine::Engine& engine, link::Link& link, Burst& burst, SeatHost* host = nullptr);
+  Seat(const Seat&) = delete;
+  Seat& operator=(const Seat&) = delete;
+
+  // One turn: fire timers, take submissions, receive a burst; deliver, collect and send, also in between. True if
+  // anything was done or more can be done at once.
+  bool poll_once(Instant now);
+
+  // When the next turn is due if nothing arrives before: a time that has passed if there is work now.
+  Instant next_deadline() const;
+  // The link had no room: poll again when its descriptor is writable.
+  bool is_blocked() const { return first_unsent_ < trains_.size(); }
+  // The poller saw an error condition on the link's descriptor.
+  void note_error() { link_.note_error(); }
+
+  engine::Engine& engine() { return engine_; }
+  link::Link& link() { return link_; }
+
+ private:
+  static constexpr int kMaxUnreachables = 64;  // reports taken in one turn
+  static constexpr int kMaxRounds = 64;        // of collecting and sending in one turn
+  static constexpr std::size_t kChunkBytes = 16 * 1024;  // received bytes that are answered together
+
+  bool receive(Instant now);
+  bool deliver_and_transmit(Instant now);
+  bool transmit(Instant now);
+  bool send_pending(Instant now);
+
+  engine::Engine& engine_;
+  link::Link& link_;
+  Burst& burst_;
+  SeatHost* host_;
+  std::vector<engine::Train> trains_;       // what the engine gave, until all of it is sent
+  std::vector<link::Train> link_trains_;    // the same, as the link wants it
+  std::vector<link::SendStatus> statuses_;
+  std::size_t first_unsent_ = 0;
+};
+
+}  // namespace weir::worker

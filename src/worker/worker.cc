@@ -1,0 +1,295 @@
+#include "worker/worker.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "worker/place.h"
+
+namespace weir::worker {
+
+Worker::Worker(Options options) : options_(std::move(options)), doorbell_(std::make_shared<Doorbell>()) {
+  poller_.add(doorbell_->descriptor(), nullptr);
+}
+
+Worker::~Worker() {
+  stop_and_join();
+  WEIR_CHECK(seats_.empty(), "a worker was destroyed with seats on it");
+}
+
+void Worker::start() {
+  WEIR_CHECK(options_.has_thread && !thread_.joinable(), "a worker is started once, and only if it has a thread");
+  std::atomic<bool> is_running{false};
+  thread_ = std::thread([this, &is_running] {
+    owner_.store(&thread_context, std::memory_order_relaxed);
+    is_running.store(true, std::memory_order_release);
+    is_running.notify_one();
+    loop();
+  });
+  // The owner is known before anybody submits, so that is_mine() never changes under a caller.
+  is_running.wait(false, std::memory_order_acquire);
+}
+
+void Worker::stop_and_join() {
+  if (!thread_.joinable()) return;
+  WEIR_CHECK(thread_.get_id() != std::this_thread::get_id(),
+             "the last handle of a pool was dropped on its own worker thread; keep one outside of handlers and "
+             "continuations and close the pool from there");
+  stopping_.store(true, std::memory_order_relaxed);
+  doorbell_->ring();
+  thread_.join();
+}
+
+void Worker::loop() {
+  name_this_thread(("weir-worker-" + std::to_string(options_.index)).substr(0, 15).c_str());
+  if (Result<void> pinned = pin_this_thread(options_.place); !pinned && options_.subscriber) {
+    options_.subscriber->on(event::Degraded{
+        {.time_ns = read_clock().ns, .worker = options_.index}, "worker pinning", pinned.error().message()});
+  }
+  active_threads.fetch_add(1, std::memory_order_relaxed);
+  while (!stopping_.load(std::memory_order_relaxed)) {
+    if (turn()) {
+      idle_since_ = Instant::never();
+    } else {
+      rest(Duration::max());
+    }
+  }
+  run_commands();
+  active_threads.fetch_sub(1, std::memory_order_relaxed);
+}
+
+bool Worker::claim() {
+  if (is_mine()) [[likely]]
+    return false;
+  const ThreadContext* nobody = nullptr;
+  // Acquire: whatever the previous holder did to the loop happened before we run it.
+  const bool is_claimed = owner_.compare_exchange_strong(nobody, &thread_context, std::memory_order_acquire);
+  WEIR_CHECK(is_claimed,
+             "this pool has no worker threads and another thread turns its loop: call poll() and run() on one thread "
+             "only, the first that did, or open the pool with worker threads");
+  return true;
+}
+
+void Worker::disown() {
+  // Release: pairs with the next claim.
+  if (is_mine()) owner_.store(nullptr, std::memory_order_release);
+}
+
+bool Worker::poll() {
+  claim();
+  if (!turn()) return false;
+  idle_since_ = Instant::never();
+  return true;
+}
+
+bool Worker::poll_for(Duration at_most) {
+  if (poll()) return true;
+  const Instant until = at_most == Duration::max() ? Instant::never() : now_ + at_most;
+  while (now_ < until) {
+    rest(until.is_never() ? Duration::max() : until - now_);
+    if (poll()) return true;
+    if (until.is_never()) return false;  // woken for something else: the caller looks
+  }
+  return false;
+}
+
+bool Worker::turn() {
+  WEIR_CHECK(thread_context.loops_entered == 0,
+             "poll(), get() or run() was called inside a handler or continuation on the thread that turns the loop: "
+             "await the call or use then() there");
+  ++thread_context.loops_entered;
+  thread_context.turning = this;
+  is_turning_ = true;
+  if (!options_.has_thread) is_in_turn_.store(true, std::memory_order_relaxed);
+  now_ = read_clock();
+  turns_.store(turns_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+
+  bool is_busy = false;
+  if (doorbell_->answer()) {
+    run_commands();
+    if (seats_.size() > kPollAll) look_for_rung();
+    is_busy = true;
+  }
+  if (seats_.size() <= kPollAll) {
+    for (std::size_t i = 0; i < seats_.size(); ++i) is_busy |= poll_seat(*seats_[i]);
+  } else {
+    is_busy |= poll_ready();
+  }
+
+  if (!options_.has_thread) is_in_turn_.store(false, std::memory_order_relaxed);
+  is_turning_ = false;
+  thread_context.turning = nullptr;
+  --thread_context.loops_entered;
+  return is_busy;
+}
+
+bool Worker::poll_seat(Hosted& hosted) {
+  const bool is_busy = hosted.seat->poll_once(now_);
+  if (hosted.seat->is_blocked() != hosted.is_watched_for_writing) [[unlikely]]
+    watch_for_writing(hosted);
+  return is_busy;
+}
+
+bool Worker::poll_ready() {
+  take_readiness(poller_.wait(Duration::zero()));
+  while (Hosted* due = deadlines_.top()) {
+    if (due->deadline > now_) break;
+    deadlines_.remove(*due);
+    touch(*due);
+  }
+  polling_.swap(ready_);
+  // By index: a command that a handler causes may take a seat out of the list.
+  for (std::size_t i = 0; i < polling_.size(); ++i) {
+    Hosted* hosted = polling_[i];
+    if (hosted == nullptr) continue;
+    hosted->is_ready = false;
+    if (poll_seat(*hosted)) {
+      touch(*hosted);
+    } else {
+      deadlines_.update(*hosted, hosted->seat->next_deadline());
+    }
+  }
+  polling_.clear();
+  return !ready_.empty();
+}
+
+void Worker::look_for_rung() {
+  for (Hosted* hosted : seats_) {
+    // Exchange with acquire: of several rings the last one's work is seen too.
+    if (hosted->rung != nullptr && hosted->rung->exchange(false, std::memory_order_acquire)) touch(*hosted);
+  }
+}
+
+void Worker::take_readiness(std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const Poller::Ready& ready = poller_.ready(i);
+    if (ready.tag == nullptr) {
+      doorbell_->clear_descriptor();
+      continue;
+    }
+    auto& hosted = *static_cast<Hosted*>(ready.tag);
+    if (ready.error) hosted.seat->note_error();
+    touch(hosted);
+  }
+}
+
+void Worker::make_ready(Hosted& hosted) {
+  hosted.is_ready = true;
+  ready_.push_back(&hosted);
+}
+
+void Worker::watch_for_writing(Hosted& hosted) {
+  hosted.is_watched_for_writing = hosted.seat->is_blocked();
+  const int descriptor = hosted.seat->link().descriptor();
+  if (descriptor >= 0) poller_.want_write(descriptor, &hosted, hosted.is_watched_for_writing);
+}
+
+void Worker::rest(Duration at_most) {
+  if (idle_since_.is_never()) idle_since_ = now_;
+  const Duration idle_for = now_ - idle_since_;
+  if (options_.idle == Idle::spin || (idle_for < kSpin && !is_crowded())) {
+    relax_cpu();
+  } else if (idle_for < kAwake) {
+    sched_yield();
+  } else {
+    sleep(at_most);
+  }
+}
+
+void Worker::sleep(Duration at_most) {
+  if (doorbell_->lie_down()) {
+    const Instant deadline = next_deadline();
+    const Duration until_deadline = deadline.is_never() ? Duration::max() : deadline - now_;
+    const Duration limit = std::min(at_most, until_deadline);
+    if (limit > Duration::zero() && !stopping_.load(std::memory_order_relaxed)) {
+      const int counted = options_.has_thread ? 1 : 0;
+      active_threads.fetch_sub(counted, std::memory_order_relaxed);
+      const std::size_t count = poller_.wait(limit);
+      active_threads.fetch_add(counted, std::memory_order_relaxed);
+      take_readiness(count);
+      if (count != 0) idle_since_ = Instant::never();
+    }
+  }
+  doorbell_->get_up();
+}
+
+Instant Worker::next_deadline() const {
+  Instant next = Instant::never();
+  if (seats_.size() <= kPollAll) {
+    for (const Hosted* hosted : seats_) next = earliest(next, hosted->seat->next_deadline());
+  } else if (!ready_.empty()) {
+    next = Instant{};
+  } else if (const Hosted* first = deadlines_.top()) {
+    next = first->deadline;
+  }
+  return next;
+}
+
+void Worker::add(Hosted& hosted) {
+  seats_.push_back(&hosted);
+  ready_.reserve(seats_.size());
+  polling_.reserve(seats_.size());
+  const int descriptor = hosted.seat->link().descriptor();
+  if (descriptor >= 0) poller_.add(descriptor, &hosted);
+  for (Hosted* each : seats_) touch(*each);  // whichever way of polling holds from here on, it begins with all
+}
+
+void Worker::remove(Hosted& hosted) {
+  const int descriptor = hosted.seat->link().descriptor();
+  if (descriptor >= 0) poller_.remove(descriptor);
+  std::erase(seats_, &hosted);
+  std::erase(ready_, &hosted);
+  std::replace(polling_.begin(), polling_.end(), &hosted, static_cast<Hosted*>(nullptr));
+  deadlines_.remove(hosted);
+  hosted.is_ready = false;
+}
+
+void Worker::run_commands() {
+  for (;;) {
+    Command* command = nullptr;
+    {
+      std::lock_guard lock(commands_mutex_);
+      if (commands_.empty()) return;
+      command = commands_.front();
+      commands_.erase(commands_.begin());
+    }
+    (*command->run)();
+    std::lock_guard lock(commands_mutex_);
+    command->is_done = true;
+    command_done_.notify_all();
+  }
+}
+
+void Worker::run_on_loop(const std::function<void()>& function) {
+  if (is_mine()) return function();
+  if (!has_thread() && run_in_stead(nullptr, function)) return;
+  Command command{&function};
+  std::unique_lock lock(commands_mutex_);
+  commands_.push_back(&command);
+  doorbell_->ring();
+  if (has_thread()) return command_done_.wait(lock, [&] { return command.is_done; });
+  while (!command_done_.wait_for(lock, kOwnerPatience, [&] { return command.is_done; })) {
+    // The owner turns its loop no more: go on in its stead, unless it is at it right now.
+    const ThreadContext* owner = owner_.load(std::memory_order_relaxed);
+    if (is_in_turn_.load(std::memory_order_relaxed) || std::erase(commands_, &command) == 0) continue;
+    lock.unlock();
+    if (run_in_stead(owner, function)) return;
+    lock.lock();
+    commands_.push_back(&command);
+  }
+}
+
+bool Worker::run_in_stead(const ThreadContext* owner, const std::function<void()>& function) {
+  const ThreadContext* expected = owner;
+  // Acquire and release: what owners do to the loop happens one after the other.
+  if (!owner_.compare_exchange_strong(expected, &thread_context, std::memory_order_acquire)) return false;
+  function();
+  run_commands();
+  owner_.store(owner, std::memory_order_release);
+  return true;
+}
+
+}  // namespace weir::worker

@@ -1,0 +1,144 @@
+// Worker: a loop that turns many seats. A thread is a wrapper around it; an application may turn it instead.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/time.h"
+#include "weir/config.h"
+#include "weir/event.h"
+#include "worker/clock.h"
+#include "worker/deadline_heap.h"
+#include "worker/doorbell.h"
+#include "worker/poller.h"
+#include "worker/seat.h"
+#include "worker/thread_context.h"
+
+namespace weir::worker {
+
+// A seat on a worker, in the host's memory. Everything but `rung` is the loop's.
+struct Hosted {
+  Seat* seat = nullptr;
+  std::atomic<bool>* rung = nullptr;  // another thread left something for this seat
+  Instant deadline = Instant::never();
+  std::size_t heap_index = DeadlineHeap<Hosted>::kOutside;
+  bool is_ready = false;  // in the list of seats to poll
+  bool is_watched_for_writing = false;
+};
+
+// Owns its poller, doorbell and thread, not its seats. The loop has one owner: the worker's own thread, or the first
+// application thread that turns it. Functions are for the owner unless they say otherwise.
+class Worker {
+ public:
+  struct Options {
+    std::uint32_t index = 0;
+    bool has_thread = true;
+    Idle idle = Idle::adaptive;
+    WorkerPlace place;
+    std::shared_ptr<Subscriber> subscriber;
+  };
+
+  explicit Worker(Options options);
+  ~Worker();
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  void start();          // any thread, once; only with a thread
+  void stop_and_join();  // any thread but its own
+
+  bool has_thread() const { return options_.has_thread; }
+  // Any thread: whether the caller owns the loop.
+  bool is_mine() const { return owner_.load(std::memory_order_relaxed) == &thread_context; }
+  bool has_owner() const { return owner_.load(std::memory_order_relaxed) != nullptr; }
+  // Without a thread: makes the caller the owner if there is none yet, and says whether it did; CHECKs if it is
+  // somebody else.
+  bool claim();
+  // The owner's thread ends.
+  void disown();
+
+  // One turn of every seat that has something to do. True if anything was done.
+  bool poll();
+  // The same; rests up to `at_most` if there was nothing to do. The rest is short at first and becomes a sleep.
+  bool poll_for(Duration at_most);
+
+  // After a turn with nothing to do.
+  void rest(Duration at_most);
+
+  // The instant of this turn; outside of a turn, the clock.
+  Instant now() const { return is_turning_ ? now_ : read_clock(); }
+
+  void add(Hosted& hosted);
+  void remove(Hosted& hosted);
+  // Something was given to this seat's engine outside of its turn.
+  void touch(Hosted& hosted) {
+    if (!hosted.is_ready) [[unlikely]]
+      make_ready(hosted);
+  }
+
+  // Any thread: runs `function` as the owner and returns when it has run. Takes a loop that has no thread and that
+  // nobody is turning.
+  void run_on_loop(const std::function<void()>& function);
+
+  const std::shared_ptr<Doorbell>& doorbell() const { return doorbell_; }
+  Burst& burst() { return burst_; }
+  std::uint32_t index() const { return options_.index; }
+
+  // Any thread: for the watchdog.
+  std::uint64_t turns() const { return turns_.load(std::memory_order_relaxed); }
+  bool is_resting() const { return doorbell_->is_sleeping(); }
+
+ private:
+  // Up to this many seats are polled in every turn; with more, only those that are ready.
+  static constexpr std::size_t kPollAll = 4;
+  static constexpr Duration kSpin = std::chrono::microseconds(4);    // then every idle turn yields
+  static constexpr Duration kAwake = std::chrono::microseconds(50);  // then it sleeps
+  static constexpr Duration kOwnerPatience = std::chrono::milliseconds(200);
+
+  struct Command {
+    const std::function<void()>* run;
+    bool is_done = false;
+  };
+
+  void loop();
+  bool turn();
+  bool poll_ready();
+  bool poll_seat(Hosted& hosted);
+  void look_for_rung();
+  void take_readiness(std::size_t count);
+  void run_commands();
+  bool run_in_stead(const ThreadContext* owner, const std::function<void()>& function);
+  void sleep(Duration at_most);
+  Instant next_deadline() const;
+  void make_ready(Hosted& hosted);
+  void watch_for_writing(Hosted& hosted);
+
+  const Options options_;
+  std::atomic<const ThreadContext*> owner_{nullptr};
+  std::shared_ptr<Doorbell> doorbell_;
+  Poller poller_;
+  Burst burst_;
+  std::vector<Hosted*> seats_;
+  std::vector<Hosted*> ready_;
+  std::vector<Hosted*> polling_;  // ready_ of the turn that runs
+  DeadlineHeap<Hosted> deadlines_;
+  Instant now_{};
+  Instant idle_since_ = Instant::never();
+  bool is_turning_ = false;
+  std::atomic<std::uint64_t> turns_{0};
+  std::atomic<bool> is_in_turn_{false};  // is_turning_ for other threads; kept without a thread only
+
+  std::mutex commands_mutex_;
+  std::condition_variable command_done_;
+  std::vector<Command*> commands_;
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+};
+
+}  // namespace weir::worker

@@ -1,0 +1,276 @@
+#!/usr/bin/env python3
+"""The weir command as its users meet it: what it prints, where, and how it exits.
+
+    command_test.py WEIR [GROUP]
+"""
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import unittest
+
+WEIR = None
+LOOPBACK = "127.0.0.1"
+SECRET = "a secret that both sides know"
+PATIENCE_S = 60  # for things that should take one or two seconds
+
+
+def environment(secret=SECRET):
+    variables = {name: value for name, value in os.environ.items() if name != "WEIR_SECRET"}
+    if secret is not None:
+        variables["WEIR_SECRET"] = secret
+    return variables
+
+
+def weir(*arguments, secret=SECRET):
+    return subprocess.run([WEIR, *map(str, arguments)], env=environment(secret), stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, timeout=PATIENCE_S)
+
+
+@contextlib.contextmanager
+def server(*arguments, secret=SECRET):
+    """A perf server on a port of its own choice; gives its process, with .address."""
+    process = subprocess.Popen([WEIR, "perf", "server", "--listen", f"{LOOPBACK}:0", *arguments],
+                               env=environment(secret), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)
+    try:
+        line = process.stdout.readline()
+        found = re.match(r"listening on (127\.0\.0\.1:\d+)", line)
+        if not found:
+            process.kill()
+            raise AssertionError(f"the server said {line!r} and {process.communicate()[1]!r}")
+        process.address = found.group(1)
+        yield process
+    finally:
+        if process.poll() is None:
+            process.terminate()
+        try:
+            process.communicate(timeout=PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            raise
+
+
+class Case(unittest.TestCase):
+    def expect_success(self, result):
+        self.assertEqual(result.returncode, 0, f"stdout: {result.stdout}\nstderr: {result.stderr}")
+
+    def expect_sentence(self, result, *words, code=1):
+        self.assertEqual(result.returncode, code, f"stdout: {result.stdout}\nstderr: {result.stderr}")
+        for word in words:
+            self.assertIn(word, result.stderr)
+
+
+class Usage(Case):
+    def test_version_is_one_line(self):
+        result = weir("--version")
+        self.expect_success(result)
+        self.assertRegex(result.stdout, r"^weir \d+\.\d+\.\d+\n$")
+
+    def test_help_explains_every_command(self):
+        for command in [], ["demo"], ["perf"], ["perf", "server"], ["perf", "client"], ["doctor"]:
+            result = weir(*command, "--help")
+            self.expect_success(result)
+            self.assertIn("Usage: weir", result.stdout)
+
+    def test_misuse_is_told_on_stderr(self):
+        for arguments in [], ["dance"], ["perf"], ["perf", "client"], ["doctor", "--loud"]:
+            result = weir(*arguments)
+            self.expect_sentence(result, "weir: ", "--help", code=2)
+            self.assertEqual(result.stdout, "")
+
+    def test_numbers_out_of_range_are_refused(self):
+        peer = ["perf", "client", "--peer", f"{LOOPBACK}:1"]
+        for option in ["--window", "0"], ["--size", "100000"], ["--mode", "sideways"], ["--mtu", "100"]:
+            self.expect_sentence(weir(*peer, *option), option[0], code=2)
+        self.expect_sentence(weir(*peer, "--seconds", 1, "--count", 1), "excludes", code=2)
+
+
+class Doctor(Case):
+    def test_says_what_each_trouble_costs(self):
+        result = weir("doctor")
+        self.expect_success(result)
+        self.assertRegex(result.stdout, r"(?m)^(ok|slow)\s+AES\s")
+        slow = len(re.findall(r"(?m)^slow ", result.stdout))
+        self.assertEqual(slow, result.stdout.count("costs: "))
+
+    def test_json_agrees_with_strict(self):
+        result = weir("doctor", "--json")
+        self.expect_success(result)
+        report = json.loads(result.stdout)
+        names = [check["name"] for check in report["checks"]]
+        for name in ("receive buffer", "send buffer", "AES", "locked memory", "memory maps", "descriptors", "huge pages",
+                     "isolated cores", "clock source", "cores"):
+            self.assertIn(name, names)
+        for check in report["checks"]:
+            self.assertEqual(check["ok"], check["costs"] == "", check)
+        self.assertEqual(report["ok"], all(check["ok"] for check in report["checks"]))
+        self.assertEqual(weir("doctor", "--strict").returncode, 0 if report["ok"] else 1)
+
+
+class Perf(Case):
+    def check_report(self, result, size, reply):
+        self.expect_success(result)
+        report = json.loads(result.stdout)
+        self.assertEqual(report["errors"], 0)
+        self.assertGreater(report["calls"], 0)
+        self.assertAlmostEqual(report["calls_per_s"], report["calls"] / report["seconds"],
+                               delta=0.01 * report["calls_per_s"] + 1)
+        self.assertAlmostEqual(report["payload_bytes_per_s"], report["calls_per_s"] * (size + reply),
+                               delta=0.01 * report["payload_bytes_per_s"] + 1000)
+        latency = report["latency_us"]
+        self.assertGreater(latency["p50"], 0)
+        self.assertEqual(sorted([latency["p50"], latency["p90"], latency["p99"], latency["p999"], latency["max"]]),
+                         [latency["p50"], latency["p90"], latency["p99"], latency["p999"], latency["max"]])
+        for name in "bytes_sent", "packets_sent", "cpu_s", "mtu":
+            self.assertGreater(report[name], 0, name)
+        for name in "bytes_retransmitted", "packets_control_only":
+            self.assertGreaterEqual(report[name], 0, name)
+        self.assertGreater(report["goodput"], 0)
+        self.assertLess(report["goodput"], 1)
+        self.assertIsInstance(report["aes_backend"], str)
+        self.assertIsInstance(report["link"], str)
+        # What went over the wire was at least the payload.
+        self.assertGreaterEqual(report["bytes_sent"], report["calls"] * size)
+        return report
+
+    def test_each_mode_of_client_and_server(self):
+        for server_mode in "inline", "threads":
+            for client_mode in "inline", "threads":
+                with self.subTest(server=server_mode, client=client_mode), server("--mode", server_mode) as peer:
+                    result = weir("perf", "client", "--peer", peer.address, "--window", 64, "--size", 100, "--reply",
+                                  200, "--seconds", 0.5, "--mode", client_mode, "--json")
+                    self.check_report(result, 100, 200)
+
+    def test_counts_exactly_as_many_calls_as_asked(self):
+        with server() as peer:
+            for mode in "inline", "threads":
+                result = weir("perf", "client", "--peer", peer.address, "--window", 7, "--count", 1000, "--mode", mode,
+                              "--json")
+                self.assertEqual(self.check_report(result, 32, 32)["calls"], 1000)
+            result = weir("perf", "client", "--peer", peer.address, "--window", 100, "--count", 1, "--json")
+            report = self.check_report(result, 32, 32)
+            self.assertEqual((report["calls"], report["latency_us"]["samples"]), (1, 1))
+
+    def test_sizes_from_nothing_to_the_largest(self):
+        with server() as peer:
+            for size, reply in (0, 0), (3, 5), (4, 0), (0, 16380), (16380, 0), (5000, 16380):
+                result = weir("perf", "client", "--peer", peer.address, "--window", 4, "--size", size, "--reply", reply,
+                              "--count", 200, "--json")
+                self.expect_success(result)
+                self.assertEqual(json.loads(result.stdout)["calls"], 200)
+
+    def test_packets_stay_within_an_ethernet_mtu(self):
+        with server("--mtu", "1500") as peer:
+            result = weir("perf", "client", "--peer", peer.address, "--window", 16, "--size", 4096, "--reply", 64,
+                          "--count", 5000, "--mtu", 1500, "--json")
+            report = self.check_report(result, 4096, 64)
+            self.assertLessEqual(report["mtu"], 1500)
+            self.assertLessEqual(report["bytes_sent"] / report["packets_sent"], 1472)
+
+    def test_several_servers_share_the_calls(self):
+        with server() as first, server() as second:
+            result = weir("perf", "client", "--peer", f"{first.address},{second.address}", "--window", 10, "--count",
+                          1000, "--json")
+            self.check_report(result, 32, 32)
+            answered = []
+            for process in first, second:
+                process.send_signal(signal.SIGTERM)
+                output = process.stdout.read()
+                process.wait(timeout=PATIENCE_S)
+                answered.append(int(re.search(r"answered ([\d,]+) requests", output).group(1).replace(",", "")))
+            self.assertEqual(sum(answered), 1000)
+            self.assertGreater(min(answered), 0)
+
+    def test_lines_while_it_runs_and_a_summary(self):
+        with server() as peer:
+            result = weir("perf", "client", "--peer", peer.address, "--seconds", 1, "--interval", 0.25)
+            self.expect_success(result)
+            lines = re.findall(r"(?m)^ *\d+\.\d\d-\d+\.\d\d .* calls?/s|^ *\d+\.\d\d-\d+\.\d\d ", result.stdout)
+            self.assertGreaterEqual(len(lines), 3, result.stdout)
+            self.assertIn("p99.9", result.stdout)
+            self.assertIn("goodput", result.stdout)
+
+    def test_server_ends_well_when_told_to(self):
+        for mode in "inline", "threads":
+            for number in signal.SIGINT, signal.SIGTERM:
+                with server("--mode", mode) as peer:
+                    peer.send_signal(number)
+                    self.assertEqual(peer.wait(timeout=PATIENCE_S), 0)
+        with server("--seconds", "0.2") as peer:
+            self.assertEqual(peer.wait(timeout=PATIENCE_S), 0)
+
+
+class Failures(Case):
+    def client(self, address, *arguments, **keywords):
+        return weir("perf", "client", "--peer", address, "--count", 1, *arguments, **keywords)
+
+    def test_no_secret_says_how_to_set_one(self):
+        self.expect_sentence(self.client(f"{LOOPBACK}:9", secret=None), "WEIR_SECRET")
+        self.expect_sentence(weir("perf", "server", "--listen", f"{LOOPBACK}:0", secret=None), "WEIR_SECRET")
+
+    def test_a_short_secret_is_refused(self):
+        self.expect_sentence(weir("perf", "server", "--listen", f"{LOOPBACK}:0", secret="short"), "secret")
+
+    def test_addresses_that_make_no_sense(self):
+        self.expect_sentence(self.client("nonsense"), "nonsense")
+        self.expect_sentence(weir("perf", "server", "--listen", "nonsense"), "nonsense")
+
+    def test_a_port_that_is_taken(self):
+        with server() as peer:
+            self.expect_sentence(weir("perf", "server", "--listen", peer.address), "in use")
+
+    def test_nobody_there(self):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+            taken.bind((LOOPBACK, 0))  # somebody who never answers
+            address = f"{LOOPBACK}:{taken.getsockname()[1]}"
+            for mode in "inline", "threads":
+                result = self.client(address, "--mode", mode, "--json")
+                self.expect_sentence(result, address, "peer_failed")
+                self.assertEqual(result.stdout, "")
+        self.expect_sentence(self.client(address), address)  # nobody has the port any more
+
+    def test_another_secret(self):
+        with server(secret="what only the server knows") as peer:
+            self.expect_sentence(self.client(peer.address), peer.address, "secret")
+
+    def test_a_server_that_goes_away_fails_the_calls(self):
+        with server() as peer:
+            client = subprocess.Popen([WEIR, "perf", "client", "--peer", peer.address, "--window", "8", "--seconds", "30",
+                                       "--interval", "0.1"], env=environment(), stdin=subprocess.DEVNULL,
+                                      stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            for _ in range(4):  # until it is well under way
+                client.stdout.readline()
+            peer.kill()
+            _, errors = client.communicate(timeout=PATIENCE_S)
+            self.assertEqual(client.returncode, 1)
+            self.assertRegex(errors, r"8 calls failed, the first with: \w+")
+
+
+class Demo(Case):
+    def test_all_calls_of_a_short_demo_succeed(self):
+        result = weir("demo", "--seconds", 1, "--peers", 10, "--calls", 500, secret=None)
+        self.expect_success(result)
+        made = re.search(r"made ([\d,]+) calls to 10 servers, 500 at once in each of ([\d,]+) rounds", result.stdout)
+        self.assertTrue(made, result.stdout)
+        calls, rounds = (int(text.replace(",", "")) for text in made.groups())
+        self.assertEqual(calls, 500 * rounds)
+        self.assertIn("Every call was answered once", result.stdout)
+        self.assertNotIn("\x1b", result.stdout)
+
+
+def main():
+    global WEIR
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    WEIR = sys.argv[1]
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)
+
+
+if __name__ == "__main__":
+    main()
