@@ -61,7 +61,8 @@ Core::Verdict Core::on_request(Path& path, const wire::RequestFrame& frame, deta
     case token::CreditAccount::Receipt::taken:
       break;
     case token::CreditAccount::Receipt::no_room:
-      ledger.on_blocked(path.accounts[level], path.accounts[level].received() + cost);
+      on_blocked(path, level, path.accounts[level].received() + cost, now);
+      touch(path);  // the answer tells the sender that we are there
       return Verdict::not_now;
     case token::CreditAccount::Receipt::violation:
       return Verdict::violation;

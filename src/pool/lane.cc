@@ -61,14 +61,22 @@ void Lane::deliver(CallRecord* newest, CallRecord* oldest) noexcept {
   // The thread announces its sleep, fences and looks; we put in place, fence and look: one of us sees the other.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (is_sleeping_.load(std::memory_order_relaxed)) nudge();
-  // Acquire: the bell was made before it was put here.
-  if (worker::Doorbell* bell = bell_.load(std::memory_order_acquire)) bell->ring();
+  if (!has_bell_.load(std::memory_order_relaxed)) return;
+  std::unique_lock lock(mutex_);
+  const std::shared_ptr<worker::Doorbell> bell = bell_;
+  lock.unlock();
+  if (bell != nullptr) bell->ring();
 }
 
 void Lane::listen_at(const std::shared_ptr<worker::Doorbell>& bell) {
-  if (bell_.load(std::memory_order_relaxed) == bell.get()) return;
-  if (std::find(bells_.begin(), bells_.end(), bell) == bells_.end()) bells_.push_back(bell);
-  bell_.store(bell.get(), std::memory_order_release);
+  if (bell_ == bell) return;  // only this thread changes it
+  {
+    std::lock_guard lock(mutex_);
+    bell_ = bell;
+  }
+  has_bell_.store(bell != nullptr, std::memory_order_relaxed);
+  // Who has not seen the new bell has put its records in place before we look for them next: as in deliver().
+  std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
 void Lane::nudge() noexcept {
@@ -156,14 +164,12 @@ void Lane::adopt(const std::shared_ptr<worker::Worker>& loop) {
 }
 
 bool Lane::turn_loops() {
+  // A loop that ended, or that another thread turns now, is not ours to sleep in either.
+  const auto is_lost = [](const auto& loop) { return !loop->is_mine(); };
+  if (std::erase_if(loops_, is_lost) != 0) listen_at(loops_.empty() ? nullptr : loops_.back()->doorbell());
   bool is_busy = false;
-  for (std::size_t i = 0; i < loops_.size();) {
-    if (!loops_[i]->is_mine()) {
-      loops_.erase(loops_.begin() + static_cast<std::ptrdiff_t>(i));
-      continue;
-    }
-    is_busy |= loops_[i]->poll();
-    ++i;
+  for (std::size_t i = 0; i < loops_.size(); ++i) {
+    if (loops_[i]->poll()) is_busy = true;
   }
   return is_busy;
 }

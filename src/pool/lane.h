@@ -66,7 +66,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
     Lane& lane_;
   };
 
-  // This thread sleeps in a loop: what arrives rings there.
+  // This thread sleeps in a loop: what arrives rings there. Null: it sleeps by itself.
   void listen_at(const std::shared_ptr<worker::Doorbell>& bell);
 
   transfer::BlockPool& blocks() { return blocks_; }
@@ -92,8 +92,8 @@ class Lane : public std::enable_shared_from_this<Lane> {
   std::vector<std::shared_ptr<Port>> ports_;
   std::vector<Port*> dirty_;
   std::vector<std::shared_ptr<worker::Worker>> loops_;
-  std::atomic<worker::Doorbell*> bell_{nullptr};
-  std::vector<std::shared_ptr<worker::Doorbell>> bells_;  // all there ever were: a worker may be about to ring one
+  std::atomic<bool> has_bell_{false};
+  std::shared_ptr<worker::Doorbell> bell_;  // under mutex_: a worker may be about to ring it
   transfer::BlockPool blocks_;
   std::shared_ptr<Lane> self_;  // set if the thread ends while something is on its way to it
 };

@@ -55,7 +55,10 @@ void Crew::stop() {
   }
   stop_requested_.notify_all();
   if (watchdog_.joinable()) watchdog_.join();
-  for (auto& worker : workers_) worker->stop_and_join();
+  for (auto& worker : workers_) {
+    worker->stop_and_join();
+    worker->retire();
+  }
 }
 
 void Crew::watch() {

@@ -62,6 +62,8 @@ class Worker {
   bool claim();
   // The owner's thread ends.
   void disown();
+  // Any thread: nothing will be on this loop any more, so it is nobody's.
+  void retire() { owner_.store(nullptr, std::memory_order_release); }
 
   // One turn of every seat that has something to do. True if anything was done.
   bool poll();
