@@ -15,9 +15,7 @@ namespace weir {
 
 using Bytes = std::span<const std::byte>;
 
-inline Bytes as_bytes(std::string_view text) {
-  return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
-}
+inline Bytes as_bytes(std::string_view text) { return {reinterpret_cast<const std::byte*>(text.data()), text.size()}; }
 
 class Body {
  public:

@@ -30,21 +30,23 @@ struct WorkerPlace {
 
 // Every bound of a pool. What is full makes callers wait; nothing grows past these and nothing is dropped silently.
 struct Limits {
-  std::size_t inline_bytes = 16 * 1024;                // largest request or reply, header included
-  std::uint32_t calls_per_peer = 4096;                 // outstanding calls to one peer; further ones queue
-  std::uint32_t queued_calls = 1 << 20;                // waiting calls per worker; further ones fail with `overloaded`
-  std::uint32_t peers = 16 * 1024;                     // per worker, both directions
-  std::size_t request_bytes = 64u << 20;               // requests received and not yet answered, per worker
-  std::size_t request_bytes_per_peer = 4u << 20;       // of these, from one peer
-  std::size_t reply_bytes = 1u << 30;                  // room reserved for replies to outstanding calls, per worker
-  std::size_t receive_buffers = 1024;                  // 64 KiB each, per worker thread
-  std::uint32_t submission_ring[8] = {1024, 1024, 1024, 1024, 1024, 1024, 1024, 1024};  // per priority, thread and worker
-  std::size_t executor_queue = 64 * 1024;              // requests waiting for an executor thread
+  std::size_t inline_bytes = 16 * 1024;           // largest request or reply, header included
+  std::uint32_t calls_per_peer = 4096;            // outstanding calls to one peer; further ones queue
+  std::uint32_t queued_calls = 1 << 20;           // waiting calls per worker; further ones fail with `overloaded`
+  std::uint32_t peers = 16 * 1024;                // per worker, both directions
+  std::size_t request_bytes = 64u << 20;          // requests received and not yet answered, per worker
+  std::size_t request_bytes_per_peer = 4u << 20;  // of these, from one peer
+  std::size_t reply_bytes = 1u << 30;             // room reserved for replies to outstanding calls, per worker
+  std::size_t receive_buffers = 1024;             // 64 KiB each, per worker thread
+  std::uint32_t submission_ring[8] = {1024, 1024, 1024, 1024,
+                                      1024, 1024, 1024, 1024};  // per priority, thread and worker
+  std::size_t executor_queue = 64 * 1024;                       // requests waiting for an executor thread
 };
 
 struct Timeouts {
   std::chrono::nanoseconds default_deadline = std::chrono::seconds(10);  // for calls that name none
-  std::chrono::nanoseconds silence = std::chrono::seconds(3);    // a peer silent for this long with calls outstanding has failed
+  std::chrono::nanoseconds silence =
+      std::chrono::seconds(3);  // a peer silent for this long with calls outstanding has failed
   std::chrono::nanoseconds connect = std::chrono::seconds(3);    // a peer that never answered at all has failed
   std::chrono::nanoseconds idle_peer = std::chrono::minutes(5);  // an unused path is forgotten
 };
@@ -60,10 +62,10 @@ struct Config {
   Idle idle = Idle::adaptive;
   int executor_threads = 1;  // threads for handlers registered with serve(); 0 or no workers: they run on the worker
 
-  std::size_t datagram_bytes = 65'507;       // largest datagram to try for; 1,472 is Ethernet's
+  std::size_t datagram_bytes = 65'507;  // largest datagram to try for; 1,472 is Ethernet's
   std::size_t socket_buffer_bytes = 8 << 20;
-  bool portable_link = false;                // plain sendmsg/recvmsg instead of Linux offloads
-  bool openssl_aead = false;                 // OpenSSL instead of the fastest AES-GCM there is
+  bool portable_link = false;  // plain sendmsg/recvmsg instead of Linux offloads
+  bool openssl_aead = false;   // OpenSSL instead of the fastest AES-GCM there is
 
   Limits limits;
   Timeouts timeouts;
@@ -75,9 +77,9 @@ struct Config {
 // Trivially destructible on purpose (views and numbers only): g++ 12 destroys owning temporaries inside a co_await
 // expression twice.
 struct CallOptions {
-  int priority = 3;                        // 0 (most urgent) to 7
-  std::chrono::nanoseconds deadline{0};    // from now; 0: Timeouts::default_deadline
-  std::string_view header{};               // copied at the call
+  int priority = 3;                      // 0 (most urgent) to 7
+  std::chrono::nanoseconds deadline{0};  // from now; 0: Timeouts::default_deadline
+  std::string_view header{};             // copied at the call
 };
 
 }  // namespace weir

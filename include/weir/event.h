@@ -31,20 +31,84 @@ enum class Rejection : std::uint8_t {
   limit,            // over a limit that an honest peer keeps
 };
 
-struct TransferMoved { Meta meta; std::uint32_t path; std::uint64_t transfer; TransferStage stage; bool incoming; };
-struct TransferFailed { Meta meta; std::uint32_t path; std::uint64_t transfer; Code code; bool may_have_run; };
-struct PacketRejected { Meta meta; Rejection reason; std::uint32_t bytes; };
-struct PacketsLost { Meta meta; std::uint32_t path; std::uint32_t packets; std::uint64_t bytes; };
-struct ProbeTimeout { Meta meta; std::uint32_t path; std::uint32_t backoff; };
-struct CongestionChanged { Meta meta; std::uint32_t path; std::uint64_t window_bytes; bool by_loss; bool by_ecn; };
-struct MtuChanged { Meta meta; std::uint32_t path; std::uint32_t datagram_bytes; };
-struct KeyRotated { Meta meta; std::uint32_t path; std::uint32_t key_id; };
-struct CreditBlocked { Meta meta; std::uint32_t path; std::uint64_t limit; };
-struct PeerHealthChanged { Meta meta; std::uint32_t path; std::string_view peer; PeerHealth health; };
-struct PeerRestarted { Meta meta; std::uint32_t path; std::string_view peer; };
-struct HandshakeFailed { Meta meta; std::string_view peer; Code code; std::string_view sentence; };
-struct Degraded { Meta meta; std::string_view what; std::string_view sentence; };
-struct WorkerStalled { Meta meta; std::chrono::nanoseconds for_how_long; };
+struct TransferMoved {
+  Meta meta;
+  std::uint32_t path;
+  std::uint64_t transfer;
+  TransferStage stage;
+  bool incoming;
+};
+struct TransferFailed {
+  Meta meta;
+  std::uint32_t path;
+  std::uint64_t transfer;
+  Code code;
+  bool may_have_run;
+};
+struct PacketRejected {
+  Meta meta;
+  Rejection reason;
+  std::uint32_t bytes;
+};
+struct PacketsLost {
+  Meta meta;
+  std::uint32_t path;
+  std::uint32_t packets;
+  std::uint64_t bytes;
+};
+struct ProbeTimeout {
+  Meta meta;
+  std::uint32_t path;
+  std::uint32_t backoff;
+};
+struct CongestionChanged {
+  Meta meta;
+  std::uint32_t path;
+  std::uint64_t window_bytes;
+  bool by_loss;
+  bool by_ecn;
+};
+struct MtuChanged {
+  Meta meta;
+  std::uint32_t path;
+  std::uint32_t datagram_bytes;
+};
+struct KeyRotated {
+  Meta meta;
+  std::uint32_t path;
+  std::uint32_t key_id;
+};
+struct CreditBlocked {
+  Meta meta;
+  std::uint32_t path;
+  std::uint64_t limit;
+};
+struct PeerHealthChanged {
+  Meta meta;
+  std::uint32_t path;
+  std::string_view peer;
+  PeerHealth health;
+};
+struct PeerRestarted {
+  Meta meta;
+  std::uint32_t path;
+  std::string_view peer;
+};
+struct HandshakeFailed {
+  Meta meta;
+  std::string_view peer;
+  Code code;
+  std::string_view sentence;
+};
+struct Degraded {
+  Meta meta;
+  std::string_view what;
+  std::string_view sentence;
+};
+struct WorkerStalled {
+  Meta meta;
+  std::chrono::nanoseconds for_how_long;
+};
 
 }  // namespace event
 
@@ -52,9 +116,11 @@ struct WorkerStalled { Meta meta; std::chrono::nanoseconds for_how_long; };
 struct Counters {
   std::uint64_t calls_started = 0, calls_completed = 0, calls_failed = 0;
   std::uint64_t requests_received = 0, requests_dispatched = 0, requests_duplicate = 0, replies_sent = 0;
-  std::uint64_t packets_sent = 0, packets_received = 0, packets_control_only = 0, packets_lost = 0, packets_rejected = 0;
+  std::uint64_t packets_sent = 0, packets_received = 0, packets_control_only = 0, packets_lost = 0,
+                packets_rejected = 0;
   std::uint64_t bytes_sent = 0, bytes_received = 0, bytes_retransmitted = 0;
-  std::uint64_t payload_bytes_sent = 0, payload_bytes_received = 0;  // headers and bodies of messages, first sending only
+  std::uint64_t payload_bytes_sent = 0,
+                payload_bytes_received = 0;  // headers and bodies of messages, first sending only
   std::uint64_t frames_retransmitted = 0, probe_timeouts = 0, ecn_marks = 0, key_rotations = 0;
   std::uint64_t handshakes_started = 0, handshakes_completed = 0, handshakes_failed = 0;
   std::uint64_t credit_blocked = 0, flow_resets_sent = 0, degradations = 0;

@@ -22,7 +22,8 @@ class [[nodiscard]] Reply {
   explicit Reply(std::string_view body, std::string_view header = {}) : Reply(as_bytes(body), as_bytes(header)) {}
   explicit Reply(Bytes body, Bytes header = {});
   // Takes over a received body of which the first `header_bytes` are the header.
-  Reply(Body storage, std::uint32_t header_bytes) noexcept : storage_(std::move(storage)), header_bytes_(header_bytes) {}
+  Reply(Body storage, std::uint32_t header_bytes) noexcept
+      : storage_(std::move(storage)), header_bytes_(header_bytes) {}
 
   Bytes body() const { return storage_.bytes().subspan(header_bytes_); }
   std::string_view text() const { return storage_.text().substr(header_bytes_); }

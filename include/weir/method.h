@@ -8,7 +8,8 @@ namespace weir {
 
 class Method {
  public:
-  constexpr Method(const char* name) : Method(std::string_view{name}) {}  // NOLINT: implicit, so that literals read well
+  constexpr Method(const char* name)
+      : Method(std::string_view{name}) {}  // NOLINT: implicit, so that literals read well
   constexpr Method(std::string_view name) : id_(hash(name)), name_(name) {}  // NOLINT
 
   constexpr std::uint64_t id() const { return id_; }

@@ -48,8 +48,10 @@ template <class T>
 struct TaskPromise : TaskPromiseBase {
   Task<T> get_return_object() noexcept;
   template <class U>
-  requires std::is_constructible_v<T, U&&>
-  void return_value(U&& from) { value.emplace(std::forward<U>(from)); }
+    requires std::is_constructible_v<T, U&&>
+  void return_value(U&& from) {
+    value.emplace(std::forward<U>(from));
+  }
   T take() {
     if (exception) std::rethrow_exception(exception);
     return std::move(*value);

@@ -40,7 +40,9 @@ Result<Address> parse_v6(std::string_view text, std::string_view host, std::uint
   const std::size_t percent = host.find('%');
   std::string ip{host.substr(0, percent)};
   if (percent != std::string_view::npos) {
-    const std::string interface { host.substr(percent + 1) };
+    const std::string interface {
+      host.substr(percent + 1)
+    };
     if (!parse_number(interface, scope)) scope = static_cast<std::uint16_t>(if_nametoindex(interface.c_str()));
     if (scope == 0) return std::unexpected(invalid(text, "there is no network interface \"" + interface + "\""));
   }

@@ -16,8 +16,8 @@ namespace weir {
 
 }  // namespace weir
 
-#define WEIR_CHECK(condition, sentence)                                      \
-  do {                                                                       \
-    if (!(condition)) [[unlikely]]                                           \
-      ::weir::check_failed(__FILE__, __LINE__, #condition, sentence);        \
+#define WEIR_CHECK(condition, sentence)                               \
+  do {                                                                \
+    if (!(condition)) [[unlikely]]                                    \
+      ::weir::check_failed(__FILE__, __LINE__, #condition, sentence); \
   } while (false)

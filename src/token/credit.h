@@ -16,7 +16,7 @@
 
 namespace weir::token {
 
-inline constexpr std::size_t kLevels = 5;           // calls from outside handlers, and four levels of nested calls
+inline constexpr std::size_t kLevels = 5;              // calls from outside handlers, and four levels of nested calls
 inline constexpr std::uint32_t kRequestOverhead = 64;  // what a request costs beyond its bytes
 
 inline std::uint32_t request_cost(std::uint32_t bytes) { return bytes + kRequestOverhead; }
@@ -108,9 +108,9 @@ class CreditAccount {
   std::uint64_t claimed_ = 0;    // the allowance that the sender was told before the path was made
   std::uint64_t announced_ = 0;  // what the sender surely knows, as far as we know
   std::uint64_t grow_at_ = 0;    // what must have been received before the window doubles again
-  std::uint64_t window_ = 0;   // how far the limit may stand beyond what is finished
-  std::uint64_t needed_ = 0;   // while waiting
-  bool pooled_ = false;        // open, and its promises come out of the ledger's capacity
+  std::uint64_t window_ = 0;     // how far the limit may stand beyond what is finished
+  std::uint64_t needed_ = 0;     // while waiting
+  bool pooled_ = false;          // open, and its promises come out of the ledger's capacity
   bool blocked_ = false;
   bool waiting_ = false;
   bool raised_ = false;
@@ -123,8 +123,8 @@ class CreditAccount {
 class CreditLedger {
  public:
   struct Options {
-    std::uint64_t capacity = 64u << 20;         // level 0, all paths together
-    std::uint64_t per_path = 4u << 20;          // level 0, one path
+    std::uint64_t capacity = 64u << 20;  // level 0, all paths together
+    std::uint64_t per_path = 4u << 20;   // level 0, one path
     std::uint64_t largest_cost = 16 * 1024 + kRequestOverhead;
   };
   static constexpr std::uint64_t kLargestAllowance = 64 * 1024;

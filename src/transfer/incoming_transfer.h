@@ -32,25 +32,25 @@ struct IncomingTransfer {
   std::atomic<bool> cancelled{false};  // the caller has gone; any thread may look while it owes the answer
   std::uint8_t priority = 3;
   std::uint8_t depth = 0;
-  std::uint16_t header_bytes = 0;    // of the request; of the reply once answered
-  bool reply_failed = false;         // the reply is an error: code and sentence
+  std::uint16_t header_bytes = 0;  // of the request; of the reply once answered
+  bool reply_failed = false;       // the reply is an error: code and sentence
   std::uint32_t path = 0;
   std::uint64_t path_serial = 0;
   std::uint32_t slot = 0;
   std::uint64_t generation = 0;
   std::uint64_t method = 0;
   Instant deadline{};
-  std::uint32_t cost = 0;            // credit to give back when the handler is done
-  bool reserve = false;              // it came from a nested level's reserve
-  std::uint32_t bytes = 0;           // of the request while it is delivered; of the reply afterwards
+  std::uint32_t cost = 0;              // credit to give back when the handler is done
+  bool reserve = false;                // it came from a nested level's reserve
+  std::uint32_t bytes = 0;             // of the request while it is delivered; of the reply afterwards
   const std::byte* request = nullptr;  // header and body; valid until the delivery returns, unless `pin`
-  detail::Pin* pin = nullptr;        // what keeps `request` alive, to be shared by whoever keeps it longer
-  Block* block = nullptr;            // the reply's bytes if they do not fit inline
-  Reassembly* reassembly = nullptr;  // the request's fragments, then which parts of a cut reply were acknowledged
-  IncomingTransfer* next = nullptr;  // in the delivery list
+  detail::Pin* pin = nullptr;          // what keeps `request` alive, to be shared by whoever keeps it longer
+  Block* block = nullptr;              // the reply's bytes if they do not fit inline
+  Reassembly* reassembly = nullptr;    // the request's fragments, then which parts of a cut reply were acknowledged
+  IncomingTransfer* next = nullptr;    // in the delivery list
   schedule::QueueHook<IncomingTransfer> hook;  // in its path's reply queue
   std::uint32_t sent_bytes = 0;
-  void* owner = nullptr;             // for the host: what it needs to find its own state
+  void* owner = nullptr;  // for the host: what it needs to find its own state
   alignas(8) std::byte inline_bytes[kInlineBytes];
 
   IncomingTransfer() {}  // NOLINT: inline_bytes stay uninitialised on purpose

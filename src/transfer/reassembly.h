@@ -46,9 +46,7 @@ class ByteRanges {
     return true;
   }
 
-  bool covers(std::uint32_t total) const {
-    return count_ == 1 && ranges_[0].begin == 0 && ranges_[0].end >= total;
-  }
+  bool covers(std::uint32_t total) const { return count_ == 1 && ranges_[0].begin == 0 && ranges_[0].end >= total; }
 
  private:
   struct Range {
@@ -78,7 +76,9 @@ class Reassembly {
     std::copy(bytes.begin(), bytes.end(), block_->bytes() + offset);
     return true;
   }
-  [[nodiscard]] bool acknowledge(std::uint32_t offset, std::uint32_t length) { return ranges_.add(offset, offset + length); }
+  [[nodiscard]] bool acknowledge(std::uint32_t offset, std::uint32_t length) {
+    return ranges_.add(offset, offset + length);
+  }
   bool complete() const { return ranges_.covers(total_); }
   ByteSpan bytes() const { return {block_->bytes(), total_}; }
   std::uint16_t header_bytes() const { return header_bytes_; }

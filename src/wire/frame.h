@@ -100,11 +100,11 @@ struct CancelFrame {
 };
 
 // ---- sizes ----
-inline constexpr std::size_t kRequestBytes = 24;   // fixed part
+inline constexpr std::size_t kRequestBytes = 24;  // fixed part
 inline constexpr std::size_t kReplyBytes = 12;
-inline constexpr std::size_t kMessageHeaderBytes = 2;    // present if the message has a header
-inline constexpr std::size_t kFragmentBytes = 4;         // present if the frame is a fragment
-inline constexpr std::size_t kSmallFrameBytes = 16;      // an upper bound for every other frame but ack
+inline constexpr std::size_t kMessageHeaderBytes = 2;  // present if the message has a header
+inline constexpr std::size_t kFragmentBytes = 4;       // present if the frame is a fragment
+inline constexpr std::size_t kSmallFrameBytes = 16;    // an upper bound for every other frame but ack
 inline constexpr std::size_t kAckFixedBytes = 1 + 1 + 8 + 4 + 8;
 inline constexpr std::size_t kAckRangeBytes = 16;
 inline constexpr std::size_t kAckEcnBytes = 24;

@@ -71,14 +71,14 @@ struct Hello {
 };
 
 struct HelloReply {
-  std::uint32_t to_path = 0;                   // the initiator's
-  std::uint64_t sequence = 0;                  // names this exchange at the responder
-  std::array<std::byte, 16> echo{};            // the first half of the initiator's random
+  std::uint32_t to_path = 0;         // the initiator's
+  std::uint64_t sequence = 0;        // names this exchange at the responder
+  std::array<std::byte, 16> echo{};  // the first half of the initiator's random
   Introduction responder;
-  std::uint32_t calls = 0;                     // slots that the responder will keep for this path
-  std::uint32_t inline_bytes = 0;              // largest message it takes
-  std::uint32_t allowance = 0;                 // credit of a cold sender, in bytes
-  std::uint32_t nested_allowance = 0;          // the same for each level of nested calls
+  std::uint32_t calls = 0;             // slots that the responder will keep for this path
+  std::uint32_t inline_bytes = 0;      // largest message it takes
+  std::uint32_t allowance = 0;         // credit of a cold sender, in bytes
+  std::uint32_t nested_allowance = 0;  // the same for each level of nested calls
 };
 
 // What precedes the sealed part of a `first` packet, between header and ciphertext.
@@ -104,13 +104,14 @@ std::optional<DecodedHelloReply> decode_hello_reply(ByteSpan datagram);
 
 // Writes the prefix behind a header that is already there, without its tag, which the caller appends over
 // [to, to + returned). `to` holds kMaxPrefixBytes.
-inline constexpr std::size_t kMaxPrefixBytes = 8 + 4 + 4 + 2 + 2 + 32 + 16 + 1 + kMaxNameBytes + kNonceBytes + kTagBytes;
+inline constexpr std::size_t kMaxPrefixBytes =
+    8 + 4 + 4 + 2 + 2 + 32 + 16 + 1 + kMaxNameBytes + kNonceBytes + kTagBytes;
 std::size_t encode(const FirstPrefix& prefix, std::byte* to);
 struct DecodedFirst {
   FirstPrefix prefix;
   ByteSpan authenticated;  // by the prefix's own tag
   const std::byte* tag;
-  std::size_t bytes = 0;   // of header and prefix with its tag: where the ciphertext begins
+  std::size_t bytes = 0;  // of header and prefix with its tag: where the ciphertext begins
 };
 std::optional<DecodedFirst> decode_first(ByteSpan datagram);
 
