@@ -40,11 +40,11 @@ struct Heap {
 #ifdef WEIR_COUNTS_MALLOC
 
 extern "C" {
-void* __libc_malloc(std::size_t size);                              // NOLINT: glibc's names
-void* __libc_calloc(std::size_t count, std::size_t size);           // NOLINT
-void* __libc_realloc(void* block, std::size_t size);                // NOLINT
-void* __libc_memalign(std::size_t alignment, std::size_t size);     // NOLINT
-void __libc_free(void* block);                                      // NOLINT
+void* __libc_malloc(std::size_t size);                           // NOLINT: glibc's names
+void* __libc_calloc(std::size_t count, std::size_t size);        // NOLINT
+void* __libc_realloc(void* block, std::size_t size);             // NOLINT
+void* __libc_memalign(std::size_t alignment, std::size_t size);  // NOLINT
+void __libc_free(void* block);                                   // NOLINT
 }
 
 namespace weir::testing {
@@ -68,7 +68,9 @@ void* realloc(void* block, std::size_t size) {
   weir::testing::given(block);
   return weir::testing::taken(__libc_realloc(block, size));
 }
-void* memalign(std::size_t alignment, std::size_t size) { return weir::testing::taken(__libc_memalign(alignment, size)); }
+void* memalign(std::size_t alignment, std::size_t size) {
+  return weir::testing::taken(__libc_memalign(alignment, size));
+}
 void* aligned_alloc(std::size_t alignment, std::size_t size) {
   return weir::testing::taken(__libc_memalign(alignment, size));
 }

@@ -65,9 +65,10 @@ void Core::on_path_timer(Path& path, Instant now) {
     const Duration silent = now - heard(path);
     const Duration limit =
         path.state == Path::State::confirming ? config.timeouts.connect : config.timeouts.silence;
-    // One that is heard but never acknowledges does not hear us, or does not want to.
+    // One that is heard but never acknowledges does not hear us, or does not want to. (A request may stay without an
+    // acknowledgement while the callee has no room for it.)
     const recovery::SentPacket* oldest = path.loss.oldest_outstanding();
-    const bool deaf = oldest != nullptr && now - oldest->sent_at >= kDeafSilences * config.timeouts.silence;
+    const bool deaf = oldest != nullptr && path.outstanding == 0 && now - oldest->sent_at >= kDeafSilences * config.timeouts.silence;
     if (silent >= limit || deaf) {
       if (path.peer != nullptr) {
         events.emit(event::PeerHealthChanged{{}, path.id, path.peer->name, event::PeerHealth::failed});

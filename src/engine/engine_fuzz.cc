@@ -1,6 +1,6 @@
 // A whole engine against an authenticated peer that says anything, in both roles, while an honest peer works beside it.
-// The input is a list of operations: frames of every kind with ids and lengths of the fuzzer's choice, raw bytes under a
-// valid seal, datagrams without one, time, and the honest peer's calls. Whatever it says: nothing crashes, nothing
+// The input is a list of operations: frames of every kind with ids and lengths of the fuzzer's choice, raw bytes under
+// a valid seal, datagrams without one, time, and the honest peer's calls. Whatever it says: nothing crashes, nothing
 // grows past its bound, nothing is left at the end, and the honest peer's calls complete, each exactly once.
 #include <cstddef>
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace {
 
-using namespace weir;           // NOLINT: a fuzz target of one namespace
-using namespace weir::engine;   // NOLINT
+using namespace weir;          // NOLINT: a fuzz target of one namespace
+using namespace weir::engine;  // NOLINT
 using testing::Datagram;
 using testing::Frames;
 using testing::Net;
@@ -77,7 +77,8 @@ class Match {
     honest_call("echo", "hello");
     TestCall first;
     call(hostile_, first, "echo", "hello", kDeadline);
-    WEIR_CHECK(net_.run_until([&] { return first.completions != 0 && honest_calls_.back().completions != 0; }), "calls");
+    WEIR_CHECK(net_.run_until([&] { return first.completions != 0 && honest_calls_.back().completions != 0; }),
+               "calls");
     for (TestCall& pending : pending_) {
       if (!hostile_initiates) call(hostile_, pending, "hold", std::string(40, 'x'), kDeadline);
     }
@@ -143,7 +144,8 @@ class Match {
         return;
       }
       case 5:  // an acknowledgement that an honest peer would send
-        if (Path* path = victims_path(); path != nullptr && path->next_number != 0) frames_.ack(0, path->next_number - 1);
+        if (Path* path = victims_path(); path != nullptr && path->next_number != 0)
+          frames_.ack(0, path->next_number - 1);
         return;
       case 6: {
         const wire::TransferId name = id(input);
@@ -190,7 +192,8 @@ class Match {
         return;
       case 19: {  // no seal; says what it likes about its type and path
         const std::string bytes = input.text(2'000);
-        net_.inject(victim_, input.byte() & 1 ? stranger : net_.address(hostile_), {as_bytes(bytes).begin(), as_bytes(bytes).end()});
+        net_.inject(victim_, input.byte() & 1 ? stranger : net_.address(hostile_),
+                    {as_bytes(bytes).begin(), as_bytes(bytes).end()});
         return;
       }
       case 20:  // the last packet again, changed or not
@@ -237,7 +240,8 @@ class Match {
     net_.run_for(std::chrono::milliseconds(10));
     answer_held(held_.size());
     const auto honest_done = [&] {
-      return std::all_of(honest_calls_.begin(), honest_calls_.end(), [](TestCall& one) { return one.completions != 0; });
+      return std::all_of(honest_calls_.begin(), honest_calls_.end(),
+                         [](TestCall& one) { return one.completions != 0; });
     };
     WEIR_CHECK(net_.run_until(honest_done, 20'000), "an honest call does not complete");
     for (std::size_t i = 0; i < honest_calls_.size(); ++i) {

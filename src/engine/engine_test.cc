@@ -65,6 +65,22 @@ TEST(Engine, ManyCallsOfManySizesComeBackUnderLoss) {
   }
 }
 
+TEST(Engine, AHandlerMayAnswerWithAPartOfAFragmentedRequest) {
+  Pair pair;
+  pair.mtu = 1'200;
+  pair.serve("tail", [](Engine& engine, IncomingTransfer& request, Instant at) {
+    engine.reply(request, {}, {request.request + 1, request.bytes - 1u}, at);
+  });
+  std::string body(9'000, ' ');
+  for (std::size_t i = 0; i < body.size(); ++i) body[i] = static_cast<char>('a' + i % 23);
+  for (int round = 0; round < 3; ++round) {
+    TestCall call;
+    pair.call(call, "tail", body);
+    ASSERT_TRUE(pair.run_until([&] { return call.completions != 0; }));
+    EXPECT_EQ(call.reply, body.substr(1));
+  }
+}
+
 TEST(Engine, FindsThePathsMtu) {
   for (const std::size_t mtu : {1'200u, 1'472u, 8'972u, 65'507u}) {
     Pair pair;

@@ -70,7 +70,8 @@ class Flood : public ::testing::Test {
     net.serve_echo(kServer);
     net.on_wire = [this](int from, const Address& to, MutableByteSpan segment) {
       if (recording) {
-        recorded.push_back({to == net.address(kServer) ? kServer : kClient, net.address(from), {segment.begin(), segment.end()}});
+        recorded.push_back(
+            {to == net.address(kServer) ? kServer : kClient, net.address(from), {segment.begin(), segment.end()}});
       }
     };
     for (int i = 0; i < 10; ++i) {

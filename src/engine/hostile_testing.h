@@ -119,7 +119,8 @@ class Net {
     host.engine->collect(trains_, now);
     for (const Train& train : trains_) {
       for (std::size_t at = 0; at < train.bytes.size(); at += train.segment_size) {
-        const auto segment = train.bytes.subspan(at, std::min<std::size_t>(train.segment_size, train.bytes.size() - at));
+        const auto segment =
+            train.bytes.subspan(at, std::min<std::size_t>(train.segment_size, train.bytes.size() - at));
         if (on_wire) on_wire(index, train.to, segment);
         if (segment.size() > mtu || random.chance(loss)) continue;
         for (auto& other : hosts_) {
@@ -307,7 +308,8 @@ class Puppet {
       const auto which = path_->keys.recognise(header.key_low);
       if (which == PathKeys::Which::unknown) continue;
       const std::uint64_t number = peer::expand(header.number_low, path_->replay.largest());
-      const MutableByteSpan text = bytes.subspan(wire::kHeaderBytes, bytes.size() - wire::kHeaderBytes - wire::kTagBytes);
+      const MutableByteSpan text =
+          bytes.subspan(wire::kHeaderBytes, bytes.size() - wire::kHeaderBytes - wire::kTagBytes);
       if (!path_->keys.receive_key(which).open(crypto::make_nonce(0, number), bytes.first(wire::kHeaderBytes), text,
                                                text.data() + text.size())) {
         continue;

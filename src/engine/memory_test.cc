@@ -21,15 +21,16 @@ constexpr double kCallBudget = 256;
 constexpr int kPeers = 512;
 
 void print_breakdown() {
-  std::printf("sizeof: Path %zu (keys %zu, replay %zu, received %zu, loss %zu, congestion %zu, mtu %zu, frames 2 x %zu, "
-              "replies %zu, accounts %zu, credit %zu, timer %zu), Peer %zu (queues 2 x %zu)\n",
-              sizeof(Path), sizeof(PathKeys), sizeof(peer::ReplayWindow), sizeof(recovery::AckRanges),
-              sizeof(recovery::LossDetector), sizeof(recovery::WindowController), sizeof(recovery::MtuSearch),
-              sizeof(FrameRing), sizeof(Path::replies), sizeof(Path::accounts), sizeof(Path::credit),
-              sizeof(schedule::Timer), sizeof(Peer), sizeof(decltype(Peer::queue)::Queue));
+  std::printf(
+      "sizeof: Path %zu (keys %zu, replay %zu, received %zu, loss %zu, congestion %zu, mtu %zu, frames 2 x %zu, "
+      "replies %zu, accounts %zu, credit %zu, timer %zu), Peer %zu (queues 2 x %zu)\n",
+      sizeof(Path), sizeof(PathKeys), sizeof(peer::ReplayWindow), sizeof(recovery::AckRanges),
+      sizeof(recovery::LossDetector), sizeof(recovery::WindowController), sizeof(recovery::MtuSearch),
+      sizeof(FrameRing), sizeof(Path::replies), sizeof(Path::accounts), sizeof(Path::credit), sizeof(schedule::Timer),
+      sizeof(Peer), sizeof(decltype(Peer::queue)::Queue));
   std::printf("sizeof: OutgoingCall %zu, IncomingTransfer %zu, IncomingSlot %zu, SentPacket %zu, SentFrame %zu\n",
-              sizeof(transfer::OutgoingCall), sizeof(IncomingTransfer), sizeof(IncomingSlot), sizeof(recovery::SentPacket),
-              sizeof(SentFrame));
+              sizeof(transfer::OutgoingCall), sizeof(IncomingTransfer), sizeof(IncomingSlot),
+              sizeof(recovery::SentPacket), sizeof(SentFrame));
 }
 
 // A wire of nothing but copies: engines without a harness that allocates.

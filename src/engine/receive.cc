@@ -95,6 +95,9 @@ bool Core::open_sealed(Path& path, const wire::PacketHeader& header, MutableByte
 Core::Verdict Core::on_frames(Path& path, ByteSpan frames, bool& ack_eliciting, detail::Pin* buffer, Instant now) {
   const std::byte* at = frames.data();
   const std::byte* const end = at + frames.size();
+  // What there is no room for does not hold back what comes after it: that may be the rest of a request that has its
+  // room already, and whose answer makes room for the others.
+  Verdict result = Verdict::fine;
   while (at != end) {
     std::uint64_t value = 0;
     std::uint32_t value32 = 0;
@@ -105,8 +108,10 @@ Core::Verdict Core::on_frames(Path& path, ByteSpan frames, bool& ack_eliciting, 
         at = wire::decode(at, end, frame);
         if (at == nullptr) return Verdict::violation;
         const Verdict verdict = on_request(path, frame, buffer, now);
-        if (verdict != Verdict::fine) [[unlikely]]
-          return verdict;
+        if (verdict != Verdict::fine) [[unlikely]] {
+          if (verdict == Verdict::violation) return verdict;
+          result = verdict;
+        }
         ack_eliciting = true;
         break;
       }
@@ -186,12 +191,12 @@ Core::Verdict Core::on_frames(Path& path, ByteSpan frames, bool& ack_eliciting, 
         ack_eliciting = true;
         break;
       case wire::FrameType::padding:
-        return Verdict::fine;
+        return result;
       default:
         return Verdict::violation;
     }
   }
-  return Verdict::fine;
+  return result;
 }
 
 void Core::on_path_frame(Path& path, std::uint32_t remote_id, Instant) {

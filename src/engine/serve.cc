@@ -209,7 +209,6 @@ void Core::owe_credit(Path& path) {
 }
 
 void Core::answer(IncomingTransfer& transfer, ByteSpan header, ByteSpan body, bool failed, Instant) {
-  if (transfer.reassembly != nullptr) reassemblies.release(std::exchange(transfer.reassembly, nullptr));
   finish_credit(transfer);
   Path* path = transfer.cancelled.load(std::memory_order_relaxed) ? nullptr : find_path(transfer.path);
   if (path == nullptr) {
@@ -224,6 +223,8 @@ void Core::answer(IncomingTransfer& transfer, ByteSpan header, ByteSpan body, bo
   }
   if (!header.empty()) std::memcpy(to, header.data(), header.size());
   if (!body.empty()) std::memcpy(to + header.size(), body.data(), body.size());
+  // Only now: the answer may have been part of the request.
+  if (transfer.reassembly != nullptr) reassemblies.release(std::exchange(transfer.reassembly, nullptr));
   transfer.bytes = static_cast<std::uint32_t>(bytes);
   // A failed reply begins with its code, which is no header to the caller.
   transfer.header_bytes = failed ? std::uint16_t{0} : static_cast<std::uint16_t>(header.size());

@@ -1,6 +1,7 @@
 // PeerEntry: one peer as a pool knows it.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>

@@ -116,7 +116,8 @@ class Model {
   bool send(ModelPath& path, std::uint64_t cost) {
     if (path.sender.may_send(cost)) {
       path.sender.used += cost;
-      EXPECT_TRUE(path.account.on_received(cost)) << "a sender that keeps to its limits was refused";
+      EXPECT_EQ(path.account.on_received(cost), CreditAccount::Receipt::taken)
+          << "a sender that keeps to its limits was refused";
       path.unanswered.push_back(cost);
       ++sent_;
       return true;
@@ -129,7 +130,9 @@ class Model {
     return false;
   }
 
-  void overrun(ModelPath& path) { EXPECT_FALSE(path.account.on_received(path.account.limit() - path.sender.used + 1)); }
+  void overrun(ModelPath& path) {
+    EXPECT_EQ(path.account.on_received(path.account.limit() - path.sender.used + 1), CreditAccount::Receipt::violation);
+  }
 
   void complain_wildly(ModelPath& path) {
     ledger_.on_blocked(path.account, random_.chance(0.5) ? random_.next() : random_.below(10'000));

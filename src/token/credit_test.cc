@@ -35,8 +35,8 @@ TEST(CreditAccount, RefusesWhatGoesOverTheLimitAndCountsNothingOfIt) {
   CreditLedger ledger(small_options());
   CreditAccount account;
   ledger.open(account, 500);
-  EXPECT_TRUE(account.on_received(500));
-  EXPECT_FALSE(account.on_received(1));
+  EXPECT_EQ(account.on_received(500), CreditAccount::Receipt::taken);
+  EXPECT_EQ(account.on_received(1), CreditAccount::Receipt::violation);
   EXPECT_EQ(account.unanswered(), 500u);
 }
 
@@ -44,7 +44,7 @@ TEST(CreditAccount, AnnouncesOnceAQuarterOfTheWindowIsFree) {
   CreditLedger ledger(small_options());
   CreditAccount account;
   ledger.open(account, 1'000);
-  ASSERT_TRUE(account.on_received(1'000));
+  ASSERT_EQ(account.on_received(1'000), CreditAccount::Receipt::taken);
   ledger.finish(account, 249);
   EXPECT_FALSE(account.should_announce());
   ledger.finish(account, 1);
@@ -58,7 +58,7 @@ TEST(CreditAccount, AnnouncesTheSmallestRaiseToASenderThatIsBlocked) {
   CreditAccount account;
   ledger.open_reserve(account);
   const std::uint64_t window = account.limit();
-  ASSERT_TRUE(account.on_received(window));
+  ASSERT_EQ(account.on_received(window), CreditAccount::Receipt::taken);
   ledger.on_blocked(account, window + 1);
   EXPECT_FALSE(account.should_announce());
   ledger.finish(account, 1);
@@ -72,7 +72,7 @@ TEST(CreditAccount, AnnouncesAgainAfterALossHoweverSmallTheRaise) {
   CreditAccount hog;
   ledger.open(waiting, 10);
   ledger.open(hog, 19'990);
-  ASSERT_TRUE(hog.on_received(1'000));
+  ASSERT_EQ(hog.on_received(1'000), CreditAccount::Receipt::taken);
   ledger.on_blocked(waiting, 20);
   ledger.finish(hog, 1'000);
   ASSERT_TRUE(waiting.should_announce());
@@ -115,7 +115,7 @@ TEST(CreditLedger, CostComesBackWhenTheAnswerWasGivenNotWhenTheRequestArrived) {
   CreditLedger ledger(small_options());
   CreditAccount account;
   ledger.open(account, 1'000);
-  ASSERT_TRUE(account.on_received(1'000));
+  ASSERT_EQ(account.on_received(1'000), CreditAccount::Receipt::taken);
   EXPECT_EQ(account.limit(), 1'000u);
   EXPECT_EQ(ledger.promised(), 1'000u);
   ledger.finish(account, 1'000);
@@ -127,7 +127,7 @@ TEST(CreditLedger, ABlockedPathIsServedAtOnceIfThereIsRoom) {
   CreditLedger ledger(small_options());
   CreditAccount account;
   ledger.open(account, 100);
-  ASSERT_TRUE(account.on_received(100));  // its handler takes its time
+  ASSERT_EQ(account.on_received(100), CreditAccount::Receipt::taken);  // its handler takes its time
   ledger.on_blocked(account, 100 + kLargest);
   EXPECT_GE(account.limit(), 100 + kLargest);
   EXPECT_TRUE(account.should_announce());
@@ -142,7 +142,7 @@ TEST(CreditLedger, ASenderThatFillsItsWindowAndIsBlockedGetsTwiceAsMuchUpToTheBo
   std::uint64_t used = 0;
   for (const std::uint64_t window : {2'000, 4'000, 8'000, 8'000}) {
     EXPECT_EQ(account.limit() - used, window);
-    ASSERT_TRUE(account.on_received(window));
+    ASSERT_EQ(account.on_received(window), CreditAccount::Receipt::taken);
     used += window;
     ledger.finish(account, window);
     ledger.on_blocked(account, used + 1);
@@ -163,7 +163,7 @@ TEST(CreditLedger, APathAtItsOwnBoundIsServedFromItsOwnAnswers) {
   CreditLedger ledger(small_options());
   CreditAccount account;
   ledger.open(account, 8'000);
-  ASSERT_TRUE(account.on_received(8'000));
+  ASSERT_EQ(account.on_received(8'000), CreditAccount::Receipt::taken);
   ledger.on_blocked(account, 9'000);
   EXPECT_EQ(account.limit(), 8'000u);
   EXPECT_FALSE(ledger.starved());
@@ -180,8 +180,8 @@ TEST(CreditLedger, APathAtItsOwnBoundIsNotForgottenBehindOthers) {
   ledger.open(full, 8'000);
   ledger.open(other, 12'000);
   ledger.open(waiting, 0);
-  ASSERT_TRUE(full.on_received(8'000));
-  ASSERT_TRUE(other.on_received(12'000));
+  ASSERT_EQ(full.on_received(8'000), CreditAccount::Receipt::taken);
+  ASSERT_EQ(other.on_received(12'000), CreditAccount::Receipt::taken);
   ledger.on_blocked(full, 8'600);
   ledger.on_blocked(waiting, 1'000);
   EXPECT_TRUE(ledger.starved());
@@ -199,7 +199,7 @@ TEST(CreditLedger, AWholeMessageOrNothingWhileOthersWait) {
   ledger.open(hog, 19'200);
   ledger.open(first, 0);
   ledger.open(second, 0);
-  ASSERT_TRUE(hog.on_received(19'200));
+  ASSERT_EQ(hog.on_received(19'200), CreditAccount::Receipt::taken);
   // 800 are left: not enough for either, and half a message each would block both for ever.
   ledger.on_blocked(first, 1'000);
   ledger.on_blocked(second, 900);
@@ -220,7 +220,7 @@ TEST(CreditLedger, NobodyOvertakesThoseWhoWait) {
   ledger.open(hog, 19'500);
   ledger.open(first, 0);
   ledger.open(late, 0);
-  ASSERT_TRUE(hog.on_received(19'500));
+  ASSERT_EQ(hog.on_received(19'500), CreditAccount::Receipt::taken);
   ledger.on_blocked(first, 1'000);
   ledger.on_blocked(late, 100);  // would fit
   EXPECT_EQ(late.limit(), 0u);
@@ -234,7 +234,7 @@ TEST(CreditLedger, ClosingReturnsThePromiseExceptWhatIsUnanswered) {
   CreditLedger ledger(small_options());
   CreditAccount account;
   ledger.open(account, 5'000);
-  ASSERT_TRUE(account.on_received(2'000));
+  ASSERT_EQ(account.on_received(2'000), CreditAccount::Receipt::taken);
   ledger.close(account);
   EXPECT_EQ(ledger.promised(), 2'000u);
   ledger.finish_closed(1'500, false);
@@ -275,7 +275,7 @@ TEST(CreditLedger, AReserveOfItsOwnNeverTouchesTheSharedLedger) {
   CreditLedger ledger(small_options());
   CreditAccount account;
   ledger.open_reserve(account);
-  ASSERT_TRUE(account.on_received(kLargest));
+  ASSERT_EQ(account.on_received(kLargest), CreditAccount::Receipt::taken);
   ledger.finish(account, kLargest);
   EXPECT_EQ(ledger.promised(), 0u);
   ledger.on_blocked(account, ~std::uint64_t{0});
@@ -292,9 +292,9 @@ TEST(CreditLedger, ANestedLevelHasRoomWhateverTheRestHolds) {
   ledger.open(hog, 20'000);
   ledger.open_reserve(nested);
   for (int round = 0; round < 10; ++round) {
-    ASSERT_TRUE(nested.on_received(kLargest));
-    ASSERT_TRUE(nested.on_received(kLargest));
-    EXPECT_FALSE(nested.on_received(1));
+    ASSERT_EQ(nested.on_received(kLargest), CreditAccount::Receipt::taken);
+    ASSERT_EQ(nested.on_received(kLargest), CreditAccount::Receipt::taken);
+    EXPECT_EQ(nested.on_received(1), CreditAccount::Receipt::violation);
     ledger.finish(nested, kLargest);
     ledger.finish(nested, kLargest);
   }
@@ -309,7 +309,7 @@ TEST_P(ListSurgery, AnAccountThatClosesWhileItWaitsLeavesTheOthersInLine) {
   CreditAccount hog;
   CreditAccount waiting[4];
   ledger.open(hog, 20'000);
-  ASSERT_TRUE(hog.on_received(20'000));
+  ASSERT_EQ(hog.on_received(20'000), CreditAccount::Receipt::taken);
   for (int i = 0; i < 3; ++i) {
     ledger.open(waiting[i], 0);
     ledger.on_blocked(waiting[i], 1'000);
@@ -331,7 +331,7 @@ TEST_P(ListSurgery, AnAccountThatClosesAfterItWasRaisedIsNotHandedOut) {
   CreditAccount hog;
   CreditAccount waiting[3];
   ledger.open(hog, 20'000);
-  ASSERT_TRUE(hog.on_received(20'000));
+  ASSERT_EQ(hog.on_received(20'000), CreditAccount::Receipt::taken);
   for (auto& account : waiting) {
     ledger.open(account, 0);
     ledger.on_blocked(account, 1'000);
@@ -348,6 +348,34 @@ TEST_P(ListSurgery, AnAccountThatClosesAfterItWasRaisedIsNotHandedOut) {
 }
 
 INSTANTIATE_TEST_SUITE_P(FirstMiddleLast, ListSurgery, ::testing::Values(0, 1, 2));
+
+TEST(CreditLedger, OpensAColdPathWithWhatIsLeftAndAsksTheSenderToComeAgain) {
+  CreditLedger ledger({.capacity = 40'000, .per_path = 40'000, .largest_cost = kLargest});
+  CreditAccount first, second;
+  ledger.open(first, 30'000);
+  ledger.open(second, 30'000);  // both were told 30,000 before either had a path
+  EXPECT_EQ(ledger.promised(), 40'000u);
+  EXPECT_EQ(second.on_received(10'000), CreditAccount::Receipt::taken);
+  EXPECT_EQ(second.on_received(1), CreditAccount::Receipt::no_room);
+  EXPECT_EQ(second.on_received(20'001), CreditAccount::Receipt::violation);
+  ASSERT_EQ(first.on_received(30'000), CreditAccount::Receipt::taken);
+  ledger.on_blocked(second, 10'500);
+  ledger.finish(first, 30'000);
+  EXPECT_EQ(second.on_received(500), CreditAccount::Receipt::taken);
+}
+
+TEST(CreditAccount, ARequestCancelledBeforeItCameTakesNoRoom) {
+  CreditLedger ledger({.capacity = 20'000, .per_path = 20'000, .largest_cost = kLargest});
+  CreditAccount hog, cold;
+  ledger.open(hog, 20'000);
+  ledger.open(cold, 1'000);
+  ASSERT_EQ(cold.on_received(800), CreditAccount::Receipt::no_room);
+  cold.forgive(800);
+  EXPECT_EQ(cold.unanswered(), 0u);
+  EXPECT_EQ(ledger.promised(), 20'000u);
+  ledger.close(cold);
+  EXPECT_EQ(ledger.promised(), 20'000u);
+}
 
 }  // namespace
 }  // namespace weir::token

@@ -9,11 +9,15 @@ constexpr std::size_t kUsualTrains = 64;
 
 engine::TrainFate fate_of(link::SendStatus status) {
   switch (status) {
-    case link::SendStatus::sent: return engine::TrainFate::sent;
-    case link::SendStatus::too_big: return engine::TrainFate::too_big;
-    case link::SendStatus::unreachable: return engine::TrainFate::unreachable;
+    case link::SendStatus::sent:
+      return engine::TrainFate::sent;
+    case link::SendStatus::too_big:
+      return engine::TrainFate::too_big;
+    case link::SendStatus::unreachable:
+      return engine::TrainFate::unreachable;
     case link::SendStatus::would_block:
-    case link::SendStatus::failed: break;
+    case link::SendStatus::failed:
+      break;
   }
   return engine::TrainFate::failed;
 }

@@ -53,8 +53,8 @@ class Seat {
   link::Link& link() { return link_; }
 
  private:
-  static constexpr int kMaxUnreachables = 64;  // reports taken in one turn
-  static constexpr int kMaxRounds = 64;        // of collecting and sending in one turn
+  static constexpr int kMaxUnreachables = 64;            // reports taken in one turn
+  static constexpr int kMaxRounds = 64;                  // of collecting and sending in one turn
   static constexpr std::size_t kChunkBytes = 16 * 1024;  // received bytes that are answered together
 
   bool receive(Instant now);
@@ -66,8 +66,8 @@ class Seat {
   link::Link& link_;
   Burst& burst_;
   SeatHost* host_;
-  std::vector<engine::Train> trains_;       // what the engine gave, until all of it is sent
-  std::vector<link::Train> link_trains_;    // the same, as the link wants it
+  std::vector<engine::Train> trains_;     // what the engine gave, until all of it is sent
+  std::vector<link::Train> link_trains_;  // the same, as the link wants it
   std::vector<link::SendStatus> statuses_;
   std::size_t first_unsent_ = 0;
 };
