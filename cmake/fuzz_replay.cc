@@ -18,7 +18,10 @@ namespace {
 
 using Input = std::vector<std::uint8_t>;
 
-constexpr int kMutations = 20'000;
+#ifndef WEIR_MUTATIONS
+#define WEIR_MUTATIONS 20'000
+#endif
+constexpr int kMutations = WEIR_MUTATIONS;
 constexpr std::size_t kLongestRandomInput = 2'048;
 
 Input read(const std::filesystem::path& path) {

@@ -3,7 +3,7 @@
 #   weir_library(<folder> SOURCES a.cc ... DEPS base wire ... LINK Some::target ...)   -> target weir_<folder>
 #   weir_program(<name>   SOURCES a.cc ... DEPS ... LINK ... LIBRARY)                  -> executable
 #   weir_test(<name>      SOURCES a_test.cc ... DEPS ... LINK ... LABELS threads udp ... TIMEOUT seconds)
-#   weir_fuzz(<name>      SOURCES a_fuzz.cc DEPS ... CORPUS dir)
+#   weir_fuzz(<name>      SOURCES a_fuzz.cc DEPS ... CORPUS dir MUTATIONS count)
 #   weir_bench(<name>     SOURCES a_bench.cc DEPS ...)
 #
 # DEPS are folders (base means weir_base); LINK are any other targets. `weir` is the library that is installed; the
@@ -93,7 +93,7 @@ function(weir_add_folder path)
 endfunction()
 
 macro(_weir_parse)
-  cmake_parse_arguments(ARG "LIBRARY" "CORPUS;TIMEOUT" "SOURCES;DEPS;LINK;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "LIBRARY" "CORPUS;MUTATIONS;TIMEOUT" "SOURCES;DEPS;LINK;LABELS" ${ARGN})
   if(ARG_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "${name}: unknown arguments ${ARG_UNPARSED_ARGUMENTS}")
   endif()
@@ -233,6 +233,9 @@ function(weir_fuzz name)
     add_executable(${name} ${ARG_SOURCES} "${PROJECT_SOURCE_DIR}/cmake/fuzz_replay.cc")
     _weir_compile_without_lto(${name})
     target_link_libraries(${name} PRIVATE ${ARG_DEPS} ${ARG_LINK} weir_system)
+    if(ARG_MUTATIONS)
+      target_compile_definitions(${name} PRIVATE WEIR_MUTATIONS=${ARG_MUTATIONS})
+    endif()
     add_test(NAME ${name} COMMAND ${name} ${corpus})
     set_tests_properties(${name} PROPERTIES TIMEOUT 120 LABELS "fuzz;${ARG_LABELS}")
   endif()

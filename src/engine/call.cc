@@ -125,14 +125,13 @@ bool Core::on_reply(Path& path, const wire::ReplyFrame& frame, detail::Pin* buff
     done.bytes += 2;
     done.size -= 2;
     done.header_bytes = 0;
-    events.emit(event::TransferFailed{
-        {}, path.id, part.id.packed(), done.code, done.may_have_run});
+    events.emit(event::TransferFailed{{}, path.id, part.id.packed(), done.code, done.may_have_run});
   } else {
     ++events.counters.calls_completed;
   }
   events.counters.payload_bytes_received += part.total;
-  events.moved(path.id, part.id.packed(),
-               frame.failed ? event::TransferStage::failed : event::TransferStage::completed, false);
+  events.moved(path.id, part.id.packed(), frame.failed ? event::TransferStage::failed : event::TransferStage::completed,
+               false);
   if (call->reassembly != nullptr) reassemblies.release(std::exchange(call->reassembly, nullptr));
   let_go(*call);
   completions.push_back(done);

@@ -59,16 +59,17 @@ void Core::on_path_timer(Path& path, Instant now) {
     for (std::size_t level = 0; level < path.credit.in_use(); ++level) {
       path.credit[level].told_blocked_at = ~std::uint64_t{0};
     }
-    path.say_blocked_at = now + std::clamp<Duration>(now - path.blocked_since, kShortestBlockedRepeat, kLongestBlockedRepeat);
+    path.say_blocked_at =
+        now + std::clamp<Duration>(now - path.blocked_since, kShortestBlockedRepeat, kLongestBlockedRepeat);
   }
   if (is_waiting(path)) {
     const Duration silent = now - heard(path);
-    const Duration limit =
-        path.state == Path::State::confirming ? config.timeouts.connect : config.timeouts.silence;
+    const Duration limit = path.state == Path::State::confirming ? config.timeouts.connect : config.timeouts.silence;
     // One that is heard but never acknowledges does not hear us, or does not want to. (A request may stay without an
     // acknowledgement while the callee has no room for it.)
     const recovery::SentPacket* oldest = path.loss.oldest_outstanding();
-    const bool deaf = oldest != nullptr && path.outstanding == 0 && now - oldest->sent_at >= kDeafSilences * config.timeouts.silence;
+    const bool deaf =
+        oldest != nullptr && path.outstanding == 0 && now - oldest->sent_at >= kDeafSilences * config.timeouts.silence;
     if (silent >= limit || deaf) {
       if (path.peer != nullptr) {
         events.emit(event::PeerHealthChanged{{}, path.id, path.peer->name, event::PeerHealth::failed});
@@ -134,9 +135,8 @@ void Core::update_timer(Path& path, Instant now) {
     }
   } else {
     const Instant used = last_used(path);
-    next = earliest(next, path.incoming_live == 0 && path.keys.has_schedules()
-                              ? used + kScheduleIdle
-                              : used + idle_limit(path));
+    next = earliest(
+        next, path.incoming_live == 0 && path.keys.has_schedules() ? used + kScheduleIdle : used + idle_limit(path));
   }
   if (!path.blocked_since.is_never()) next = earliest(next, path.say_blocked_at);
   // Held back by the pacer with something to send: wake when it lets go.

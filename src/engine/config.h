@@ -13,17 +13,18 @@
 namespace weir::engine {
 
 inline constexpr std::size_t kMaxNameBytes = 64;
-inline constexpr std::uint8_t kMaxDepth = 4;  // nested calls: levels 1 to 4 have a reserve each, deeper ones are refused
+inline constexpr std::uint8_t kMaxDepth =
+    4;  // nested calls: levels 1 to 4 have a reserve each, deeper ones are refused
 
 struct EngineConfig {
   crypto::SharedSecret secret;
-  std::string name;             // at most kMaxNameBytes
-  std::uint16_t worker = 0;     // which of the pool's workers this is
-  std::uint16_t port = 0;       // of the link that carries its packets
-  bool accepts = false;         // answers hellos
+  std::string name;          // at most kMaxNameBytes
+  std::uint16_t worker = 0;  // which of the pool's workers this is
+  std::uint16_t port = 0;    // of the link that carries its packets
+  bool accepts = false;      // answers hellos
   bool openssl_aead = false;
-  std::size_t datagram_bytes = 65'507;       // largest to try for
-  std::size_t receive_buffer_bytes = 0;      // what the kernel really gave; 0: unknown, no bound from it
+  std::size_t datagram_bytes = 65'507;   // largest to try for
+  std::size_t receive_buffer_bytes = 0;  // what the kernel really gave; 0: unknown, no bound from it
   Limits limits;
   Timeouts timeouts;
   Duration max_ack_delay = std::chrono::milliseconds(1);

@@ -13,7 +13,8 @@ std::uint64_t credit_capacity(const EngineConfig& config) {
     capacity = std::min<std::uint64_t>(capacity, config.receive_buffer_bytes / 2);
   }
   // One message must always fit, or nothing would ever be granted.
-  return std::max<std::uint64_t>(capacity, 4 * token::request_cost(static_cast<std::uint32_t>(config.limits.inline_bytes)));
+  return std::max<std::uint64_t>(capacity,
+                                 4 * token::request_cost(static_cast<std::uint32_t>(config.limits.inline_bytes)));
 }
 
 token::CreditLedger::Options ledger_options(const EngineConfig& config) {

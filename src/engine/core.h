@@ -48,7 +48,7 @@ struct Core {
 
   // Bounds that no configuration changes.
   static constexpr std::size_t kArenaBytes = 512 * 1024;
-  static constexpr std::size_t kMaxTrainBytes = 64'000;      // below what one UDP_SEGMENT send takes
+  static constexpr std::size_t kMaxTrainBytes = 64'000;  // below what one UDP_SEGMENT send takes
   static constexpr std::size_t kMaxSegments = 64;
   static constexpr std::uint32_t kMaxTrainMessages = 256;     // so that the receiver starts before we are done
   static constexpr std::size_t kBaseDatagramBytes = 1'200;    // passes everywhere
@@ -61,8 +61,8 @@ struct Core {
   static constexpr Duration kScheduleIdle = std::chrono::seconds(1);  // then an idle path drops its key schedules
   static constexpr Duration kShortestBlockedRepeat = std::chrono::milliseconds(5);
   static constexpr Duration kLongestBlockedRepeat = std::chrono::milliseconds(200);
-  static constexpr int kDeafSilences = 4;                     // so long may a peer that is heard acknowledge nothing
-  static constexpr std::uint32_t kRestartSuspicion = 2;       // probe timeouts in a row before a second hello
+  static constexpr int kDeafSilences = 4;                // so long may a peer that is heard acknowledge nothing
+  static constexpr std::uint32_t kRestartSuspicion = 2;  // probe timeouts in a row before a second hello
 
   Core(const EngineConfig& config_, crypto::Entropy& entropy_, Subscriber* subscriber, std::uint64_t seed, Instant now);
   ~Core();
@@ -105,7 +105,7 @@ struct Core {
   Verdict on_request(Path& path, const wire::RequestFrame& frame, detail::Pin* buffer, Instant now);
   bool on_cancel_frame(Path& path, const wire::CancelFrame& frame, Instant now);
   IncomingSlot* incoming_slot(Path& path, std::uint32_t slot);
-  void retire(Path& path, IncomingSlot& slot);      // a newer generation, or the path's end
+  void retire(Path& path, IncomingSlot& slot);  // a newer generation, or the path's end
   void release_incoming(IncomingTransfer& transfer);
   void answer(IncomingTransfer& transfer, ByteSpan header, ByteSpan body, bool failed, Instant now);
   void answer_error(IncomingTransfer& transfer, Code code, bool may_have_run, std::string_view sentence, Instant now);
@@ -122,8 +122,8 @@ struct Core {
   void collect(std::vector<Train>& out, Instant now);
   // Anything to send but acknowledgements.
   static bool has_something(const Path& path) {
-    return !path.again.empty() || !path.replies.empty() || path.partial != nullptr || path.ping_owed || path.announce_path ||
-           path.probe_response_owed || path.probe_wanted || path.credit_levels_owed != 0 ||
+    return !path.again.empty() || !path.replies.empty() || path.partial != nullptr || path.ping_owed ||
+           path.announce_path || path.probe_response_owed || path.probe_wanted || path.credit_levels_owed != 0 ||
            (path.peer != nullptr && path.peer->path == path.id && path.peer->has_queued());
   }
   void pack_path(Path& path, std::vector<Train>& out, Instant now);
@@ -190,23 +190,23 @@ struct Core {
   std::uint32_t hellos_in_window = 0;
 
   // ---- work ----
-  std::vector<std::uint32_t> touched;          // paths to look at in collect()
-  std::vector<std::uint32_t> touching;         // scratch: the round under way
+  std::vector<std::uint32_t> touched;   // paths to look at in collect()
+  std::vector<std::uint32_t> touching;  // scratch: the round under way
   std::vector<Completion> completions;
-  std::vector<Completion> completing;          // scratch
-  IncomingTransfer* deliveries[8] = {};        // per priority: first
+  std::vector<Completion> completing;    // scratch
+  IncomingTransfer* deliveries[8] = {};  // per priority: first
   IncomingTransfer* deliveries_last[8] = {};
   std::uint32_t delivery_levels = 0;
   std::unique_ptr<std::byte[]> arena;
   std::size_t arena_used = 0;
-  struct Plain {                               // hellos, replies to hellos and closing packets
+  struct Plain {  // hellos, replies to hellos and closing packets
     Address to;
     std::uint32_t begin, size;
   };
   std::vector<Plain> plain;
   std::vector<std::byte> plain_bytes;
   static constexpr std::size_t kMaxPlainBytes = 64 * 1024;
-  struct Farewell {                            // the closing packet of a path that is gone
+  struct Farewell {  // the closing packet of a path that is gone
     std::uint32_t path = kNoPath;
     Address to;
     Instant last_sent{};

@@ -16,7 +16,8 @@ Result<std::uint32_t> Engine::connect(const Address& address) {
   const auto found = core.peers_by_address.find(address);
   if (found != core.peers_by_address.end()) return found->second;
   Peer* peer = core.peers.acquire();
-  if (peer == nullptr) return std::unexpected(Error(Code::overloaded, "this side has as many peers as its limit allows"));
+  if (peer == nullptr)
+    return std::unexpected(Error(Code::overloaded, "this side has as many peers as its limit allows"));
   peer->address = address;
   peer->name = address.to_string();
   peer->index = core.peers.index_of(peer);
@@ -100,7 +101,8 @@ bool Engine::has_work() const {
 void Engine::close(Instant now) { core_->close(now); }
 
 bool Engine::is_quiet() const {
-  return core_->calls_queued == 0 && core_->calls_sent == 0 && core_->incoming.live() == 0 && core_->completions.empty();
+  return core_->calls_queued == 0 && core_->calls_sent == 0 && core_->incoming.live() == 0 &&
+         core_->completions.empty();
 }
 
 Census Engine::census() const {

@@ -41,10 +41,11 @@ void Calls(benchmark::State& state) {
   testing::Pair pair(client, server);
   pair.mtu = static_cast<std::size_t>(state.range(1));
   const auto size = static_cast<std::uint32_t>(state.range(2));
-  const Handler echo{[](void* context, transfer::IncomingTransfer& request, Instant at) {
-                       static_cast<Engine*>(context)->reply(request, {}, {request.request, std::min(request.bytes, 64u)}, at);
-                     },
-                     &pair.server()};
+  const Handler echo{
+      [](void* context, transfer::IncomingTransfer& request, Instant at) {
+        static_cast<Engine*>(context)->reply(request, {}, {request.request, std::min(request.bytes, 64u)}, at);
+      },
+      &pair.server()};
   (void)pair.server().serve(7, "bench", echo);
   std::uint64_t done = 0;
   std::vector<BenchCall> calls(static_cast<std::size_t>(state.range(0)));
@@ -84,7 +85,12 @@ void Calls(benchmark::State& state) {
   state.counters["calls/turn"] =
       benchmark::Counter(static_cast<double>(done - before) / static_cast<double>(state.iterations()));
 }
-BENCHMARK(Calls)->ArgNames({"window", "mtu", "size"})->Args({1024, 65507, 32})->Args({1024, 1472, 32})->Args({1, 1472, 32})->Args({1024, 65507, 4096});
+BENCHMARK(Calls)
+    ->ArgNames({"window", "mtu", "size"})
+    ->Args({1024, 65507, 32})
+    ->Args({1024, 1472, 32})
+    ->Args({1, 1472, 32})
+    ->Args({1024, 65507, 4096});
 
 }  // namespace
 }  // namespace weir::engine

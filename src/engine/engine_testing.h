@@ -148,7 +148,8 @@ class Pair {
     engine.collect(trains, now);
     for (const Train& train : trains) {
       for (std::size_t at = 0; at < train.bytes.size(); at += train.segment_size) {
-        const auto segment = train.bytes.subspan(at, std::min<std::size_t>(train.segment_size, train.bytes.size() - at));
+        const auto segment =
+            train.bytes.subspan(at, std::min<std::size_t>(train.segment_size, train.bytes.size() - at));
         if (on_wire) on_wire(side, segment);
         if (segment.size() > mtu || random.chance(loss)) continue;
         const int to = train.to == addresses[0] ? 0 : 1;

@@ -13,8 +13,8 @@ enum class SentKind : std::uint8_t { request, reply, cancel, credit, blocked, fl
 struct SentFrame {
   std::uint32_t slot : 24 = 0;  // or the credit level
   std::uint32_t kind : 8 = 0;
-  std::uint16_t offset = 0;     // of the part; of a cancellation, the credit level
-  std::uint16_t length = 0;     // of the part; of a cancellation, of the whole request
+  std::uint16_t offset = 0;  // of the part; of a cancellation, the credit level
+  std::uint16_t length = 0;  // of the part; of a cancellation, of the whole request
   std::uint64_t generation = 0;
 
   SentKind what() const { return static_cast<SentKind>(kind); }

@@ -15,8 +15,9 @@ namespace {
 
 ByteSpan name_bytes(const std::string& name) { return as_bytes(name); }
 
-// What the tag of a `first` packet's prefix covers: the prefix, and the responder's random, which does not travel in it.
-// So a recorded prefix means nothing to a responder that has restarted, even if it hands out the same sequence again.
+// What the tag of a `first` packet's prefix covers: the prefix, and the responder's random, which does not travel in
+// it. So a recorded prefix means nothing to a responder that has restarted, even if it hands out the same sequence
+// again.
 struct BoundPrefix {
   BoundPrefix(ByteSpan prefix, const std::array<std::byte, 32>& responder_random) : size(prefix.size() + 32) {
     std::copy(prefix.begin(), prefix.end(), bytes);
@@ -31,8 +32,8 @@ struct BoundPrefix {
 
 Path* Core::make_path(const Address& remote, bool initiator, Instant now) {
   const recovery::LossDetector::Options loss{.max_ack_delay = config.max_ack_delay};
-  const recovery::MtuSearch::Options mtu{
-      .maximum = static_cast<std::uint32_t>(config.datagram_bytes), .v6 = !remote.is_v4()};
+  const recovery::MtuSearch::Options mtu{.maximum = static_cast<std::uint32_t>(config.datagram_bytes),
+                                         .v6 = !remote.is_v4()};
   const recovery::AckPolicy::Options ack{.max_ack_delay = config.max_ack_delay};
   Path* path = paths.acquire(random, loss, mtu, ack);
   if (path == nullptr && evict_idle_path(now)) path = paths.acquire(random, loss, mtu, ack);
@@ -145,15 +146,15 @@ void Core::on_hello_reply(ByteSpan datagram, const Address& from, Instant now) {
 // Both randoms are known: derive the keys and go on with `first` packets.
 void Core::confirm(Peer& peer, Path& path, const wire::HelloReply& reply, Instant now) {
   wheel.cancel(peer.timer);
-  const crypto::Secret secret = crypto::derive_path_secret(
-      config.secret, {.initiator_id = name_bytes(config.name),
-                      .responder_id = reply.responder.name,
-                      .initiator_incarnation = incarnation,
-                      .responder_incarnation = reply.responder.incarnation,
-                      .initiator_random = peer.random,
-                      .responder_random = reply.responder.random,
-                      .initiator_path = path.id,
-                      .responder_path = static_cast<std::uint32_t>(reply.sequence)});
+  const crypto::Secret secret =
+      crypto::derive_path_secret(config.secret, {.initiator_id = name_bytes(config.name),
+                                                 .responder_id = reply.responder.name,
+                                                 .initiator_incarnation = incarnation,
+                                                 .responder_incarnation = reply.responder.incarnation,
+                                                 .initiator_random = peer.random,
+                                                 .responder_random = reply.responder.random,
+                                                 .initiator_path = path.id,
+                                                 .responder_path = static_cast<std::uint32_t>(reply.sequence)});
   const crypto::KeyNames sends{.from_initiator = true,
                                .sender_worker = config.worker,
                                .sender_port = config.port,
@@ -247,15 +248,15 @@ void Core::on_first(MutableByteSpan datagram, const Address& from, std::uint8_t 
   Path* path = make_path(from, false, now);
   if (path == nullptr) return reject(event::Rejection::limit, datagram.size());
   const wire::Introduction& initiator = first->prefix.initiator;
-  const crypto::Secret secret = crypto::derive_path_secret(
-      config.secret, {.initiator_id = initiator.name,
-                      .responder_id = name_bytes(config.name),
-                      .initiator_incarnation = initiator.incarnation,
-                      .responder_incarnation = incarnation,
-                      .initiator_random = initiator.random,
-                      .responder_random = responder_random,
-                      .initiator_path = initiator.path,
-                      .responder_path = static_cast<std::uint32_t>(sequence)});
+  const crypto::Secret secret =
+      crypto::derive_path_secret(config.secret, {.initiator_id = initiator.name,
+                                                 .responder_id = name_bytes(config.name),
+                                                 .initiator_incarnation = initiator.incarnation,
+                                                 .responder_incarnation = incarnation,
+                                                 .initiator_random = initiator.random,
+                                                 .responder_random = responder_random,
+                                                 .initiator_path = initiator.path,
+                                                 .responder_path = static_cast<std::uint32_t>(sequence)});
   const crypto::KeyNames receives{.from_initiator = true,
                                   .sender_worker = initiator.worker,
                                   .sender_port = initiator.port,
@@ -272,8 +273,7 @@ void Core::on_first(MutableByteSpan datagram, const Address& from, std::uint8_t 
   path->state = Path::State::open;
   path->announce_path = true;
   // What a dishonest initiator claims beyond the largest allowance is not believed.
-  path->accounts.open(ledger,
-                      std::min<std::uint64_t>(first->prefix.allowance, token::CreditLedger::kLargestAllowance));
+  path->accounts.open(ledger, std::min<std::uint64_t>(first->prefix.allowance, token::CreditLedger::kLargestAllowance));
   exchange = path->id;
   ++events.counters.handshakes_completed;
   touch(*path);

@@ -88,11 +88,11 @@ struct Path {
   std::uint64_t serial = 0;           // never used again, unlike `id`
   State state = State::hello;
   bool initiator = false;
-  bool touched = false;               // in Core::touched
-  bool ever_received = false;         // anything that authenticated
-  bool key_confirmed = false;         // the other side has acknowledged a packet under the current sending key
+  bool touched = false;        // in Core::touched
+  bool ever_received = false;  // anything that authenticated
+  bool key_confirmed = false;  // the other side has acknowledged a packet under the current sending key
   bool received_any_ecn = false;
-  Peer* peer = nullptr;               // of an outgoing path
+  Peer* peer = nullptr;  // of an outgoing path
   Address remote;
   crypto::Incarnation remote_incarnation{};
 
@@ -114,18 +114,18 @@ struct Path {
   recovery::EcnValidator ecn;
   recovery::MtuSearch mtu;
   schedule::Pacer pacer;
-  FrameRing frames;                    // of the packets in flight
-  FrameRing again;                     // to be sent (again): lost frames and control frames
+  FrameRing frames;  // of the packets in flight
+  FrameRing again;   // to be sent (again): lost frames and control frames
 
   // ---- calls from here ----
-  std::vector<OutgoingCall*> calls;    // by slot; null where free
+  std::vector<OutgoingCall*> calls;  // by slot; null where free
   std::vector<std::uint32_t> free_slots;
-  std::vector<std::uint64_t> held;     // by slot: the cancelled generation whose acknowledgement frees it; 0: none
+  std::vector<std::uint64_t> held;  // by slot: the cancelled generation whose acknowledgement frees it; 0: none
   std::uint32_t max_calls = 0;
-  std::uint32_t max_bytes = 0;         // largest message that the other side takes
+  std::uint32_t max_bytes = 0;  // largest message that the other side takes
   std::uint32_t outstanding = 0;
   std::uint64_t next_generation = 1;
-  OutgoingCall* partial = nullptr;     // some of its fragments are out: the rest goes before any other call
+  OutgoingCall* partial = nullptr;  // some of its fragments are out: the rest goes before any other call
   token::CreditSenders credit;
   Instant blocked_since = Instant::never();  // a call waits for credit
   Instant say_blocked_at = Instant::never();
@@ -135,31 +135,31 @@ struct Path {
   SparseQueue<IncomingTransfer, &IncomingTransfer::hook> replies;
   token::CreditAccounts accounts;
   std::uint32_t incoming_live = 0;
-  std::uint32_t receiving = 0;         // of these, with fragments missing
-  std::uint32_t probes_owed = 0;       // packets that may go whatever the window says
+  std::uint32_t receiving = 0;    // of these, with fragments missing
+  std::uint32_t probes_owed = 0;  // packets that may go whatever the window says
 
   // ---- control owed ----
-  bool announce_path = false;          // responder: tell our path number
-  std::uint8_t credit_levels_owed = 0; // bit per level
+  bool announce_path = false;           // responder: tell our path number
+  std::uint8_t credit_levels_owed = 0;  // bit per level
   bool probe_wanted = false;
-  bool ping_owed = false;              // an ack-eliciting packet is wanted even if there is nothing to say
+  bool ping_owed = false;  // an ack-eliciting packet is wanted even if there is nothing to say
   bool probe_response_owed = false;
   std::uint64_t probe_timestamp = 0;
 
   // ---- liveness ----
   Instant last_received{};
   Instant last_sent{};
-  Instant waiting_since{};             // something has been outstanding since
+  Instant waiting_since{};  // something has been outstanding since
   schedule::Timer timer;
 };
 
 // Somebody this engine calls, by address. Lives in a slab; never removed, because applications hold its index.
 struct Peer {
   Address address;
-  std::string name;                    // the address, printed
+  std::string name;  // the address, printed
   std::uint32_t index = 0;
-  std::uint32_t path = kNoPath;        // that carries its calls, in whatever state
-  std::uint32_t candidate = kNoPath;   // a second hello, sent because the first path fell silent
+  std::uint32_t path = kNoPath;                           // that carries its calls, in whatever state
+  std::uint32_t candidate = kNoPath;                      // a second hello, sent because the first path fell silent
   SparseQueue<OutgoingCall, &OutgoingCall::hook> queue;   // by priority
   SparseQueue<OutgoingCall, &OutgoingCall::hook> nested;  // by depth: no level waits behind another
 
@@ -172,7 +172,7 @@ struct Peer {
   Instant hello_started{};
   std::uint32_t hellos_sent = 0;
   std::uint32_t forged_replies = 0;
-  std::uint32_t own_replies = 0;       // our own hello came back to us
+  std::uint32_t own_replies = 0;  // our own hello came back to us
   schedule::Timer timer;
 
   bool saying_hello() const { return timer.armed(); }

@@ -83,7 +83,7 @@ bool Core::open_sealed(Path& path, const wire::PacketHeader& header, MutableByte
     }
     return true;
   }
-  if (find_path(id) == nullptr) return true;  // a close frame ended it
+  if (find_path(id) == nullptr) return true;     // a close frame ended it
   if (verdict == Verdict::not_now) return true;  // not acknowledged
   path.received.insert(number);
   if (number == path.received.largest()) path.largest_received_at = now;
@@ -294,7 +294,8 @@ void Core::after_loss_report(Path& path, const recovery::LossReport& report, Ins
   if (report.lost_packets != 0) {
     events.emit(event::PacketsLost{{}, path.id, report.lost_packets, report.lost_bytes});
     path.congestion.on_lost(
-        {.bytes = report.lost_bytes, .packets = report.lost_packets, .largest_sent_at = report.largest_lost_sent_at}, now);
+        {.bytes = report.lost_bytes, .packets = report.lost_packets, .largest_sent_at = report.largest_lost_sent_at},
+        now);
     events.emit(event::CongestionChanged{{}, path.id, path.congestion.window(), true, false});
   }
   if (report.persistent_congestion) path.congestion.on_persistent_congestion(now);

@@ -95,7 +95,7 @@ Core::Verdict Core::on_request(Path& path, const wire::RequestFrame& frame, deta
   ++path.receiving;
   transfer->reassembly = reassemblies.acquire(blocks.acquire(part.total), part.total, part.header_bytes);
   return transfer->reassembly != nullptr && transfer->reassembly->add(part.offset, part.bytes) ? Verdict::fine
-                                                                                              : Verdict::violation;
+                                                                                               : Verdict::violation;
 }
 
 void Core::queue_delivery(IncomingTransfer& transfer) {
@@ -173,8 +173,7 @@ void Core::release_incoming(IncomingTransfer& transfer) {
 void Core::finish_credit(IncomingTransfer& transfer) {
   Path* path = find_path(transfer.path);
   if (path != nullptr && path->serial != transfer.path_serial) path = nullptr;  // numbers come again, serials never
-  give_credit(path, std::min<std::uint8_t>(transfer.depth, kMaxDepth), transfer.reserve,
-              transfer.cost);
+  give_credit(path, std::min<std::uint8_t>(transfer.depth, kMaxDepth), transfer.reserve, transfer.cost);
 }
 
 void Core::give_credit(Path* path, std::uint8_t level, bool reserve, std::uint32_t cost) {

@@ -1,0 +1,317 @@
+#include "engine/packer.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace weir::engine {
+
+namespace {
+
+constexpr std::uint32_t kSmallestFragment = 64;
+
+std::uint32_t time_left_us(Instant deadline, Instant now) {
+  const std::int64_t left = (deadline.ns - now.ns) / 1000;
+  return static_cast<std::uint32_t>(std::clamp<std::int64_t>(left, 0, ~std::uint32_t{0}));
+}
+
+// How much of [offset, total) a fragment takes along. 0: it must wait for the next packet. A fragment is never the
+// whole message, or it would be read as one.
+std::uint32_t cut_fragment(std::size_t room, std::uint32_t fixed, std::uint16_t header_bytes, std::uint32_t total,
+                           std::uint32_t offset) {
+  const std::size_t overhead = wire::overhead(fixed, header_bytes, true);
+  if (room < overhead + kSmallestFragment) return 0;
+  return static_cast<std::uint32_t>(std::min<std::size_t>({room - overhead, total - offset, total - 1}));
+}
+
+// What one call or reply has left to say, cut to the room there is.
+std::uint32_t cut(std::size_t room, std::size_t room_when_empty, std::uint32_t fixed, std::uint16_t header_bytes,
+                  std::uint32_t total, std::uint32_t offset) {
+  const std::size_t whole = wire::overhead(fixed, header_bytes, false) + total;
+  if (offset == 0 && whole <= room) [[likely]]
+    return total;
+  if (offset == 0 && whole <= room_when_empty) return 0;
+  return cut_fragment(room, fixed, header_bytes, total, offset);
+}
+
+}  // namespace
+
+void Packer::write_ack() {
+  if (path_.received.empty()) return;
+  wire::AckFrame frame;
+  frame.has_ecn = path_.received_any_ecn;
+  std::size_t fits = room();
+  const std::size_t fixed = wire::kAckFixedBytes + (frame.has_ecn ? wire::kAckEcnBytes : 0);
+  if (fits < fixed) return;
+  fits = (fits - fixed) / wire::kAckRangeBytes + 1;
+  frame.count = std::min({path_.received.size(), wire::AckFrame::kMaxRanges, fits});
+  frame.largest = path_.received.largest();
+  frame.delay_us =
+      static_cast<std::uint32_t>(std::min<std::int64_t>((now_ - path_.largest_received_at).count() / 1000, 1'000'000));
+  for (std::size_t i = 0; i < frame.count; ++i) {
+    frame.ranges[i] = {path_.received[i].first, path_.received[i].last};
+  }
+  frame.ect0 = path_.received_ecn.ect0;
+  frame.ect1 = path_.received_ecn.ect1;
+  frame.ce = path_.received_ecn.ce;
+  at_ = wire::encode(frame, at_);
+  ack_largest_ = frame.largest;
+}
+
+void Packer::write_control() {
+  if (path_.announce_path && has_room(wire::kSmallFrameBytes)) {
+    at_ = wire::encode_u32(wire::FrameType::path, path_.id, at_);
+    remember(SentKind::path, 0, 0);
+    path_.announce_path = false;  // a lost one comes back through `again`
+  }
+  if (path_.probe_response_owed && has_room(wire::kSmallFrameBytes)) {
+    at_ = wire::encode_u64(wire::FrameType::probe_response, path_.probe_timestamp, at_);
+    path_.probe_response_owed = false;
+    eliciting_ = true;
+  }
+  if (path_.probe_wanted && has_room(wire::kSmallFrameBytes)) {
+    at_ = wire::encode_u64(wire::FrameType::probe, static_cast<std::uint64_t>(now_.ns), at_);
+    path_.probe_wanted = false;
+    eliciting_ = true;
+  }
+  while (path_.credit_levels_owed != 0 && has_room(wire::kSmallFrameBytes)) {
+    const auto level = static_cast<std::uint8_t>(std::countr_zero(path_.credit_levels_owed));
+    path_.credit_levels_owed &= static_cast<std::uint8_t>(path_.credit_levels_owed - 1);
+    at_ = wire::encode_level(wire::FrameType::credit, level, path_.accounts[level].announce(), at_);
+    remember(SentKind::credit, level, 0);
+  }
+}
+
+void Packer::put_request(const OutgoingCall& call, std::uint32_t offset, std::uint32_t length) {
+  const wire::RequestFrame frame{.part = {.id = {call.slot, call.generation},
+                                          .bytes = {call.data() + offset, length},
+                                          .header_bytes = call.header_bytes,
+                                          .total = static_cast<std::uint16_t>(call.bytes),
+                                          .offset = static_cast<std::uint16_t>(offset)},
+                                 .method = call.method,
+                                 .time_left_us = time_left_us(call.deadline, now_),
+                                 .priority = call.priority,
+                                 .depth = call.depth};
+  at_ = wire::encode(frame, at_);
+  remember(SentKind::request, call.slot, call.generation, offset, length);
+  messages_ = true;
+  if (messages_left_ != 0) --messages_left_;
+}
+
+void Packer::put_reply(const IncomingTransfer& transfer, std::uint32_t offset, std::uint32_t length) {
+  const wire::ReplyFrame frame{.part = {.id = {transfer.slot, transfer.generation},
+                                        .bytes = {transfer.reply_data() + offset, length},
+                                        .header_bytes = transfer.header_bytes,
+                                        .total = static_cast<std::uint16_t>(transfer.bytes),
+                                        .offset = static_cast<std::uint16_t>(offset)},
+                               .failed = transfer.reply_failed};
+  at_ = wire::encode(frame, at_);
+  remember(SentKind::reply, transfer.slot, transfer.generation, offset, length);
+  messages_ = true;
+  if (messages_left_ != 0) --messages_left_;
+}
+
+// A lost part of a request goes out anew, cut to the present MTU. True: done with this frame.
+bool Packer::request_again(const SentFrame& frame) {
+  if (frame.slot >= path_.calls.size()) return true;
+  OutgoingCall* call = path_.calls[frame.slot];
+  if (call == nullptr || call->generation != frame.generation) return true;
+  const std::uint32_t length =
+      frame.length == call->bytes
+          ? cut(room(), room_when_empty_, wire::kRequestBytes, call->header_bytes, call->bytes, 0)
+          : std::min<std::uint32_t>(
+                frame.length, cut_fragment(room(), wire::kRequestBytes, call->header_bytes, call->bytes, frame.offset));
+  if (length == 0 && (frame.length != 0 || room() < wire::kRequestBytes + wire::kMessageHeaderBytes)) return false;
+  put_request(*call, frame.offset, length);
+  if (length < frame.length) {
+    path_.again.push({.slot = frame.slot,
+                      .kind = frame.kind,
+                      .offset = static_cast<std::uint16_t>(frame.offset + length),
+                      .length = static_cast<std::uint16_t>(frame.length - length),
+                      .generation = frame.generation});
+  }
+  return true;
+}
+
+bool Packer::reply_again(const SentFrame& frame) {
+  if (frame.slot >= path_.incoming.size()) return true;
+  const IncomingSlot& slot = path_.incoming[frame.slot];
+  if (slot.generation != frame.generation || slot.transfer == nullptr) return true;
+  const IncomingTransfer& transfer = *slot.transfer;
+  if (transfer.state != IncomingTransfer::State::replying) return true;
+  const std::uint32_t length =
+      frame.length == transfer.bytes
+          ? cut(room(), room_when_empty_, wire::kReplyBytes, transfer.header_bytes, transfer.bytes, 0)
+          : std::min<std::uint32_t>(frame.length, cut_fragment(room(), wire::kReplyBytes, transfer.header_bytes,
+                                                               transfer.bytes, frame.offset));
+  if (length == 0 && (frame.length != 0 || room() < wire::kReplyBytes + wire::kMessageHeaderBytes)) return false;
+  put_reply(transfer, frame.offset, length);
+  if (length < frame.length) {
+    path_.again.push({.slot = frame.slot,
+                      .kind = frame.kind,
+                      .offset = static_cast<std::uint16_t>(frame.offset + length),
+                      .length = static_cast<std::uint16_t>(frame.length - length),
+                      .generation = frame.generation});
+  }
+  return true;
+}
+
+void Packer::write_again() {
+  while (!path_.again.empty()) {
+    const SentFrame frame = path_.again[path_.again.begin()];
+    bool done = true;
+    switch (frame.what()) {
+      case SentKind::request:
+        done = request_again(frame);
+        break;
+      case SentKind::reply:
+        done = reply_again(frame);
+        break;
+      case SentKind::credit:
+        // Whatever is current replaces what was lost.
+        if (has_room(wire::kSmallFrameBytes)) {
+          const auto level = static_cast<std::uint8_t>(frame.slot);
+          at_ = wire::encode_level(wire::FrameType::credit, level, path_.accounts[level].announce(), at_);
+          remember(SentKind::credit, level, 0);
+        } else {
+          done = false;
+        }
+        break;
+      case SentKind::cancel:
+        if (has_room(wire::kSmallFrameBytes)) {
+          at_ = wire::encode(wire::CancelFrame{.id = {frame.slot, frame.generation},
+                                               .level = static_cast<std::uint8_t>(frame.offset),
+                                               .total = frame.length},
+                             at_);
+          remember(SentKind::cancel, frame.slot, frame.generation, frame.offset, frame.length);
+        } else {
+          done = false;
+        }
+        break;
+      case SentKind::flow_reset:
+        if (has_room(wire::kSmallFrameBytes)) {
+          at_ = wire::encode_u64(wire::FrameType::flow_reset, wire::TransferId{frame.slot, frame.generation}.packed(),
+                                 at_);
+          remember(SentKind::flow_reset, frame.slot, frame.generation);
+          ++core_.events.counters.flow_resets_sent;
+        } else {
+          done = false;
+        }
+        break;
+      case SentKind::blocked:
+        path_.credit[frame.slot].told_blocked_at = ~std::uint64_t{0};  // if it still is, it says so again
+        break;
+      case SentKind::path:
+        path_.announce_path = true;
+        write_control();
+        break;
+    }
+    if (!done) {
+      full_ = true;
+      return;
+    }
+    ++core_.events.counters.frames_retransmitted;
+    path_.again.pop();
+  }
+}
+
+void Packer::write_replies() {
+  while (IncomingTransfer* transfer = path_.replies.front()) {
+    if (messages_left_ == 0) return;
+    const std::uint32_t length =
+        cut(room(), room_when_empty_, wire::kReplyBytes, transfer->header_bytes, transfer->bytes, transfer->sent_bytes);
+    if (length == 0 && (transfer->bytes != 0 || room() < wire::kReplyBytes)) {
+      full_ = true;
+      return;
+    }
+    put_reply(*transfer, transfer->sent_bytes, length);
+    core_.events.counters.payload_bytes_sent += length;
+    path_.replies.charge(transfer->hook.level, length + wire::kReplyBytes);
+    transfer->sent_bytes += length;
+    if (transfer->sent_bytes == transfer->bytes) path_.replies.remove(*transfer);
+  }
+}
+
+// Whether a call may take a slot: the peer keeps a slot for it, has credit for it, and we have room for its reply.
+bool Packer::may_open(const OutgoingCall& call) {
+  // Deeper calls may use slots that shallower ones may not, so that these never wait for what waits for them.
+  const std::uint32_t reserved = (kMaxDepth - call.depth) * (path_.max_calls / 32);
+  if (path_.calls.size() - path_.free_slots.size() + reserved >= path_.max_calls) return false;
+  if (call.depth == 0 && core_.reply_room_used + core_.config.limits.inline_bytes > core_.config.limits.reply_bytes) {
+    return false;
+  }
+  token::CreditSender& credit = path_.credit[call.depth];
+  const std::uint32_t cost = token::request_cost(call.bytes);
+  if (credit.may_send(cost)) [[likely]] {
+    path_.blocked_since = Instant::never();
+    return true;
+  }
+  if (path_.blocked_since.is_never()) {
+    path_.blocked_since = now_;
+    path_.say_blocked_at = now_ + Core::kShortestBlockedRepeat;
+  }
+  if (credit.told_blocked_at != credit.limit && has_room(wire::kSmallFrameBytes)) {
+    credit.told_blocked_at = credit.limit;
+    at_ = wire::encode_level(wire::FrameType::blocked, call.depth, credit.used + cost, at_);
+    remember(SentKind::blocked, call.depth, 0);
+    core_.events.emit(event::CreditBlocked{{}, path_.id, credit.limit});
+  }
+  return false;
+}
+
+// Writes as much of a call as fits. False: the packet is full.
+bool Packer::write_request(OutgoingCall& call) {
+  const std::uint32_t length =
+      cut(room(), room_when_empty_, wire::kRequestBytes, call.header_bytes, call.bytes, call.sent_bytes);
+  if (length == 0 && (call.bytes != 0 || room() < wire::kRequestBytes)) {
+    full_ = true;
+    return false;
+  }
+  if (call.state == OutgoingCall::State::queued) {
+    path_.credit[call.depth].used += token::request_cost(call.bytes);
+    core_.take_slot(path_, call);
+    core_.events.moved(path_.id, wire::TransferId{call.slot, call.generation}.packed(), event::TransferStage::sent,
+                       false);
+    auto& queue = path_.peer->queue_of(call);
+    queue.remove(call);
+    queue.charge(call.hook.level, call.bytes + wire::kRequestBytes);
+  }
+  put_request(call, call.sent_bytes, length);
+  core_.events.counters.payload_bytes_sent += length;
+  call.sent_bytes += length;
+  path_.partial = call.sent_bytes == call.bytes ? nullptr : &call;
+  return true;
+}
+
+template <class Queue>
+void Packer::write_requests_of(Queue& queue, unsigned level) {
+  while (!queue.empty() && messages_left_ != 0) {
+    OutgoingCall* call = level < schedule::kPriorityLevels ? queue.front_of(level) : queue.front();
+    if (call == nullptr) return;
+    if (call->connect_only) [[unlikely]] {
+      core_.let_go(*call);
+      core_.completions.push_back({.call = call});
+      continue;
+    }
+    if (call->bytes > path_.max_bytes) [[unlikely]] {
+      core_.fail_call(*call, Code::too_large, "the request is larger than the peer takes", now_);
+      continue;
+    }
+    if (!may_open(*call)) return;
+    do {
+      if (!write_request(*call)) return;
+    } while (path_.partial != nullptr);
+  }
+}
+
+void Packer::write_requests() {
+  if (path_.peer == nullptr || path_.peer->path != path_.id) return;
+  Peer& peer = *path_.peer;
+  while (path_.partial != nullptr) {
+    if (!write_request(*path_.partial)) return;
+  }
+  for (unsigned level = kMaxDepth; level-- > 0 && !peer.nested.empty() && !full_;)
+    write_requests_of(peer.nested, level);
+  if (!full_) write_requests_of(peer.queue, schedule::kPriorityLevels);
+}
+
+}  // namespace weir::engine
