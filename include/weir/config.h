@@ -58,7 +58,8 @@ struct Config {
 
   int workers = 1;                  // worker threads; 0: the application calls poll()
   std::vector<WorkerPlace> places;  // one per worker, or empty
-  const Workers* on = nullptr;      // run on these workers, shared with other pools, instead of own ones
+  const Workers* on = nullptr;      // run on these workers, shared with other pools; `workers`, `places`, `idle`,
+                                    // `watchdog` and `on_hang` are theirs then
   Idle idle = Idle::adaptive;
   int executor_threads = 1;  // threads for handlers registered with serve(); 0 or no workers: they run on the worker
 

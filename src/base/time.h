@@ -18,7 +18,13 @@ struct Instant {
   constexpr bool is_never() const { return ns == std::numeric_limits<std::int64_t>::max(); }
 
   constexpr auto operator<=>(const Instant&) const = default;
-  constexpr Instant operator+(Duration d) const { return {ns + d.count()}; }
+  // Saturates: a deadline that is too far away is never.
+  constexpr Instant operator+(Duration d) const {
+    std::int64_t sum = 0;
+    if (__builtin_add_overflow(ns, d.count(), &sum)) [[unlikely]]
+      return d.count() > 0 ? never() : Instant{std::numeric_limits<std::int64_t>::min()};
+    return {sum};
+  }
   constexpr Instant operator-(Duration d) const { return {ns - d.count()}; }
   constexpr Duration operator-(Instant other) const { return Duration{ns - other.ns}; }
 };

@@ -23,5 +23,10 @@ TEST(Instant, NeverIsAfterEverything) {
   EXPECT_EQ(earliest(Instant{4}, Instant{5}), Instant{4});
 }
 
+TEST(Instant, ADeadlineTooFarAwayIsNever) {
+  EXPECT_TRUE((Instant{1'000} + Duration::max()).is_never());
+  EXPECT_EQ((Instant{1'000} + Duration{5}).ns, 1'005);
+}
+
 }  // namespace
 }  // namespace weir

@@ -141,8 +141,10 @@ bool Core::on_reply(Path& path, const wire::ReplyFrame& frame, detail::Pin* buff
 void Core::fail_call(OutgoingCall& call, Code code, const char* sentence, Instant) {
   const bool was_sent = call.state == OutgoingCall::State::sent;
   std::uint64_t id = 0;
+  const Peer* peer = peers.at(call.peer);
+  const std::uint32_t path_id = peer == nullptr ? kNoPath : peer->path;
   if (was_sent) {
-    Path& path = *find_path(peers.at(call.peer)->path);
+    Path& path = *find_path(path_id);
     const wire::TransferId name{call.slot, call.generation};
     id = name.packed();
     // Tell the peer to stop, unless it is what told us, or is gone.
@@ -162,7 +164,7 @@ void Core::fail_call(OutgoingCall& call, Code code, const char* sentence, Instan
   }
   if (call.reassembly != nullptr) reassemblies.release(std::exchange(call.reassembly, nullptr));
   if (call.state != OutgoingCall::State::done) let_go(call);
-  events.emit(event::TransferFailed{{}, call.peer, id, code, was_sent});
+  events.emit(event::TransferFailed{{}, path_id, id, code, was_sent});
   completions.push_back({.call = &call, .sentence = sentence, .code = code, .failed = true, .may_have_run = was_sent});
 }
 

@@ -25,8 +25,14 @@ Result<std::uint32_t> Engine::connect(const Address& address) {
   return peer->index;
 }
 
-void Engine::submit(OutgoingCall& call, Instant now) { core_->submit(call, now); }
-void Engine::cancel(OutgoingCall& call, Instant now) { core_->cancel(call, now); }
+void Engine::submit(OutgoingCall& call, Instant now) {
+  core_->events.set_now(now);
+  core_->submit(call, now);
+}
+void Engine::cancel(OutgoingCall& call, Instant now) {
+  core_->events.set_now(now);
+  core_->cancel(call, now);
+}
 transfer::BlockPool& Engine::blocks() { return core_->blocks; }
 
 Result<void> Engine::serve(std::uint64_t method, std::string_view name, Handler handler) {

@@ -279,23 +279,21 @@ std::size_t Core::deliver(Instant now) {
       transfer = next;
     }
   }
-  // What completions submit and cancel queues up for the next turn.
-  while (!completions.empty()) {
-    completing.swap(completions);
-    for (const Completion& done : completing) {
-      const transfer::Outcome outcome{.failed = done.failed,
-                                      .code = done.code,
-                                      .may_have_run = done.may_have_run,
-                                      .sentence = done.sentence != nullptr ? done.sentence : "",
-                                      .bytes = {done.bytes, done.size},
-                                      .header_bytes = done.header_bytes,
-                                      .pin = done.reassembly != nullptr ? done.reassembly->block() : done.pin};
-      done.call->complete(*done.call, outcome);
-      if (done.reassembly != nullptr) reassemblies.release(done.reassembly);
-      ++delivered;
-    }
-    completing.clear();
+  // One round: what completions submit and cancel comes next time, or a loop of failing calls would never end.
+  completing.swap(completions);
+  for (const Completion& done : completing) {
+    const transfer::Outcome outcome{.failed = done.failed,
+                                    .code = done.code,
+                                    .may_have_run = done.may_have_run,
+                                    .sentence = done.sentence != nullptr ? done.sentence : "",
+                                    .bytes = {done.bytes, done.size},
+                                    .header_bytes = done.header_bytes,
+                                    .pin = done.reassembly != nullptr ? done.reassembly->block() : done.pin};
+    done.call->complete(*done.call, outcome);
+    if (done.reassembly != nullptr) reassemblies.release(done.reassembly);
+    ++delivered;
   }
+  completing.clear();
   return delivered;
 }
 

@@ -200,8 +200,6 @@ void UdpSocket::set_path_options(bool is_v4) {
 SendStatus UdpSocket::status_of(int error) {
   switch (error) {
     case EAGAIN:
-    case ENOBUFS:
-    case ENOMEM:
       return SendStatus::would_block;
     case EMSGSIZE:
       return SendStatus::too_big;
@@ -212,6 +210,8 @@ SendStatus UdpSocket::status_of(int error) {
     case EADDRNOTAVAIL:
       return SendStatus::unreachable;
     default:
+      // ENOBUFS too: the device's queue is full while the socket stays writable, so waiting for it would spin. The train
+      // is as good as lost on the way, and recovery slows down.
       return SendStatus::failed;
   }
 }
