@@ -5,7 +5,10 @@
 #include <functional>
 #include <set>
 #include <string>
+#include <vector>
 
+#include "crypto/aead.h"
+#include "crypto/hkdf.h"
 #include "crypto/test_hex.h"
 
 namespace weir::crypto {
@@ -59,6 +62,110 @@ TEST(Derive, GivesTheKnownAnswers) {
   EXPECT_EQ(to_hex(derive_retire_key(path, true)), "2c0ba4ebefc9515692d2662ac3a16c55");
   EXPECT_EQ(to_hex(derive_hello_key(shared())), "50a43e1c7b7b4f3c17bfd93fb17fbca8");
   EXPECT_EQ(to_hex(derive_reset_key(shared(), bytes_of("credential"))), "229c8ffcd314e8a609d96e42c79b5e8b");
+}
+
+// The section "Test vectors" of docs/protocol.md: the same inputs, the same bytes. Another implementation checks itself
+// against that page, so page and test change together, with the protocol's version.
+template <std::size_t N>
+std::array<std::byte, N> counting_from(unsigned first) {
+  std::array<std::byte, N> bytes;
+  for (std::size_t i = 0; i < N; ++i) bytes[i] = static_cast<std::byte>(first + i);
+  return bytes;
+}
+
+struct Documented {
+  Incarnation initiator = counting_from<16>(0x10);
+  Incarnation responder = counting_from<16>(0x20);
+  HandshakeRandom initiator_random = counting_from<32>(0x40);
+  HandshakeRandom responder_random = counting_from<32>(0x60);
+
+  Secret path() const {
+    return derive_path_secret(shared(), {.initiator_id = bytes_of("client"),
+                                         .responder_id = bytes_of("server"),
+                                         .initiator_incarnation = initiator,
+                                         .responder_incarnation = responder,
+                                         .initiator_random = initiator_random,
+                                         .responder_random = responder_random,
+                                         .initiator_path = 0x00100000,
+                                         .responder_path = 17});
+  }
+  KeyBytes control(bool from_initiator, std::uint32_t key_id) const {
+    constexpr std::uint16_t kInitiatorPort = 40'000;
+    constexpr std::uint16_t kResponderPort = 4'433;
+    KeyNames names{.from_initiator = from_initiator,
+                   .sender_worker = 0,
+                   .sender_port = kInitiatorPort,
+                   .receiver_worker = 2,
+                   .receiver_port = kResponderPort,
+                   .key_id = key_id};
+    if (!from_initiator) {
+      std::swap(names.sender_worker, names.receiver_worker);
+      std::swap(names.sender_port, names.receiver_port);
+    }
+    return derive_control_key(path(), names);
+  }
+};
+
+std::string mac_hex(const KeyBytes& key, const Nonce& nonce, ByteSpan bytes) {
+  std::array<std::byte, kTagBytes> tag;
+  Aead::create(default_backend().backend)->make_key(key)->mac(nonce, bytes, tag.data());
+  return to_hex(tag);
+}
+
+TEST(DocumentedVectors, KeysAreThoseOfThePage) {
+  const Documented page;
+  EXPECT_EQ(to_hex(shared().secret().bytes()), "16fd55c453339959f615922e862c0bfb040dddd87095ff40d3ef723d6cf89731");
+  EXPECT_EQ(to_hex(derive_hello_key(shared())), "50a43e1c7b7b4f3c17bfd93fb17fbca8");
+  EXPECT_EQ(to_hex(derive_responder_key(shared(), page.responder)), "41e9c26759d160e5e75d3c4e030c8e75");
+  EXPECT_EQ(to_hex(hkdf_extract(counting_from<64>(0x40), shared().secret().bytes()).bytes()),
+            "c1515d50f1c3be414d758ec1d54f034357602b4c44c672fab34084358d4ed3f1");
+  EXPECT_EQ(to_hex(page.path().bytes()), "48e3b3ad285d57466717ef5a927ca199169832837fa49b7a243435005c71e7cd");
+  EXPECT_EQ(to_hex(page.control(true, 0)), "293e0756e5289a3b1e931a87d4a08594");
+  EXPECT_EQ(to_hex(page.control(true, 1)), "fa76e1b38b396e548cebe0cd51480931");
+  EXPECT_EQ(to_hex(page.control(false, 0)), "083ef8faadf0a05a0f8b8d29d6533b7a");
+}
+
+TEST(DocumentedVectors, TheReplysMacIsThatOfThePage) {
+  const auto reply = from_hex(
+      "03010000000010001100000000000000404142434445464748494a4b4c4d4e4f0000000002005111"
+      "606162636465666768696a6b6c6d6e6f707172737475767778797a7b7c7d7e7f202122232425262728292a2b2c2d2e2f"
+      "0673657276657200100000004000000000010080800000");
+  EXPECT_EQ(mac_hex(derive_responder_key(shared(), Documented{}.responder), make_nonce(0, 17), reply),
+            "4e139ff971910777924b8e52aea8e68d");
+}
+
+TEST(DocumentedVectors, ThePrefixsMacIsThatOfThePageAndCoversTheUnsentRandom) {
+  auto covered = from_hex(
+      "110000000000000000000100000010000000409c"
+      "404142434445464748494a4b4c4d4e4f505152535455565758595a5b5c5d5e5f101112131415161718191a1b1c1d1e1f"
+      "06636c69656e74a0a1a2a3a4a5a6a7a8a9aaab");
+  const auto random = Documented{}.responder_random;
+  covered.insert(covered.end(), random.begin(), random.end());
+  EXPECT_EQ(mac_hex(derive_hello_key(shared()), counting_from<kNonceBytes>(0xa0), covered),
+            "85bfe4b93d2bc23c5eb7b8cfe1877856");
+}
+
+TEST(DocumentedVectors, TheSealedPacketIsThatOfThePage) {
+  auto packet = from_hex("00050000070020000c");  // header and one `ping` frame
+  packet.resize(packet.size() + kTagBytes);
+  const std::span bytes(packet);
+  Aead::create(default_backend().backend)
+      ->make_key(Documented{}.control(true, 0))
+      ->seal(make_nonce(0, 5), bytes.first(8), bytes.subspan(8, 1), bytes.data() + 9);
+  EXPECT_EQ(to_hex(packet), "00050000070020001a215c0e3c9d57e3594f816164e63d7d00");
+}
+
+TEST(Derive, ResponderKeyDependsOnSecretAndIncarnation) {
+  const Incarnation one = counting_from<16>(0x20);
+  std::set<KeyBytes> keys{derive_responder_key(shared(), one),
+                          derive_responder_key(shared("another shared secret"), one), derive_hello_key(shared()),
+                          derive_reset_key(shared(), one)};
+  for (std::size_t i = 0; i < one.size(); ++i) {
+    Incarnation other = one;
+    other[i] ^= std::byte{1};
+    keys.insert(derive_responder_key(shared(), other));
+  }
+  EXPECT_EQ(keys.size(), 4 + one.size());
 }
 
 TEST(Derive, PathSecretDependsOnEveryField) {
