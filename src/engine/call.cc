@@ -86,17 +86,26 @@ void Core::let_go(OutgoingCall& call) {
     reply_room_used -= config.limits.inline_bytes;
     // A slot is free again, and so is reply room: something may be waiting for either.
     if (peer.has_queued()) touch(path);
+    for (const std::uint32_t id : waiting_for_room) {
+      if (Path* waiting = find_path(id)) {
+        waiting->waits_for_room = false;
+        touch(*waiting);
+      }
+    }
+    waiting_for_room.clear();
   }
   if (call.block != nullptr) detail::unpin(std::exchange(call.block, nullptr));
   call.state = OutgoingCall::State::done;
 }
 
-bool Core::on_reply(Path& path, const wire::ReplyFrame& frame, detail::Pin* buffer, Instant) {
+Core::Verdict Core::on_reply(Path& path, const wire::ReplyFrame& frame, detail::Pin* buffer, Instant) {
   const wire::MessagePart& part = frame.part;
-  if (part.id.slot >= path.calls.size()) return part.id.slot < path.max_calls;
+  if (part.id.slot >= path.calls.size()) return part.id.slot < path.max_calls ? Verdict::fine : Verdict::violation;
   OutgoingCall* call = path.calls[part.id.slot];
-  if (call == nullptr || call->generation != part.id.generation) return true;  // it ended before its reply came
-  if (part.total > config.limits.inline_bytes + 2) return false;  // beyond what we reserved; 2: an error's code
+  if (call == nullptr || call->generation != part.id.generation)
+    return Verdict::fine;  // it ended before its reply came
+  if (part.total > config.limits.inline_bytes + 2)
+    return Verdict::violation;  // beyond what we reserved; 2: an error's code
   Completion done{.call = call,
                   .bytes = part.bytes.data(),
                   .pin = buffer,
@@ -105,18 +114,19 @@ bool Core::on_reply(Path& path, const wire::ReplyFrame& frame, detail::Pin* buff
                   .failed = frame.failed};
   if (!part.is_whole()) [[unlikely]] {
     if (call->reassembly == nullptr) {
+      if (reassemblies.live() == reassemblies.max_objects()) return Verdict::not_now;
       call->reassembly = reassemblies.acquire(blocks.acquire(part.total), part.total, part.header_bytes);
-      if (call->reassembly == nullptr) return false;
     }
     Reassembly& reassembly = *call->reassembly;
-    if (!reassembly.fits(part.total, part.header_bytes) || !reassembly.add(part.offset, part.bytes)) return false;
-    if (!reassembly.complete()) return true;
+    if (!reassembly.fits(part.total, part.header_bytes) || !reassembly.add(part.offset, part.bytes))
+      return Verdict::violation;
+    if (!reassembly.complete()) return Verdict::fine;
     done.reassembly = std::exchange(call->reassembly, nullptr);
     done.bytes = reassembly.bytes().data();
     done.pin = nullptr;
   }
   if (frame.failed) [[unlikely]] {
-    if (part.total < 2) return false;
+    if (part.total < 2) return Verdict::violation;
     const auto code = static_cast<std::uint8_t>(done.bytes[0]);
     done.code = code >= static_cast<std::uint8_t>(Code::timeout) && code <= static_cast<std::uint8_t>(Code::system)
                     ? static_cast<Code>(code)
@@ -135,11 +145,13 @@ bool Core::on_reply(Path& path, const wire::ReplyFrame& frame, detail::Pin* buff
   if (call->reassembly != nullptr) reassemblies.release(std::exchange(call->reassembly, nullptr));
   let_go(*call);
   completions.push_back(done);
-  return true;
+  return Verdict::fine;
 }
 
-void Core::fail_call(OutgoingCall& call, Code code, const char* sentence, Instant) {
+void Core::fail_call(OutgoingCall& call, Code code, const char* sentence, Instant, bool reached_peer) {
   const bool was_sent = call.state == OutgoingCall::State::sent;
+  // A request whose last fragment never left cannot have run.
+  const bool may_have_run = was_sent && reached_peer && call.sent_bytes == call.bytes;
   std::uint64_t id = 0;
   const Peer* peer = peers.at(call.peer);
   const std::uint32_t path_id = peer == nullptr ? kNoPath : peer->path;
@@ -164,14 +176,9 @@ void Core::fail_call(OutgoingCall& call, Code code, const char* sentence, Instan
   }
   if (call.reassembly != nullptr) reassemblies.release(std::exchange(call.reassembly, nullptr));
   if (call.state != OutgoingCall::State::done) let_go(call);
-  events.emit(event::TransferFailed{{}, path_id, id, code, was_sent});
-  completions.push_back({.call = &call, .sentence = sentence, .code = code, .failed = true, .may_have_run = was_sent});
-}
-
-void Core::fail_sent(Path& path, Code code, const char* sentence, Instant now) {
-  for (std::size_t slot = 0; slot < path.calls.size(); ++slot) {
-    if (path.calls[slot] != nullptr) fail_call(*path.calls[slot], code, sentence, now);
-  }
+  events.emit(event::TransferFailed{{}, path_id, id, code, may_have_run});
+  completions.push_back(
+      {.call = &call, .sentence = sentence, .code = code, .failed = true, .may_have_run = may_have_run});
 }
 
 void Core::fail_queued(Peer& peer, Code code, const char* sentence, Instant now) {

@@ -76,6 +76,8 @@ void Core::on_path_timer(Path& path, Instant now) {
         // It took what was queued, too: a silent peer would only make those wait as long again.
         fail_queued(*path.peer, Code::peer_failed, "the peer fell silent", now);
       }
+      // If it lives after all, and calls on this path again, it must not wait in vain.
+      send_close(path, wire::CloseReason::idle, now);
       end_path(path, Code::peer_failed, "the peer fell silent", false, now);
       return;
     }
@@ -94,7 +96,7 @@ void Core::on_path_timer(Path& path, Instant now) {
   if (idle >= idle_limit(path)) {
     // Only what surely never ran may be sent again.
     send_close(path, path.incoming_live == 0 ? wire::CloseReason::idle : wire::CloseReason::leaving, now);
-    end_path(path, Code::peer_failed, "the peer closed", true, now);
+    end_path(path, Code::peer_failed, "the peer closed", true, now, 0);
     return;
   }
   if (idle >= kScheduleIdle && path.incoming_live == 0 && path.keys.has_schedules()) {
@@ -138,6 +140,7 @@ void Core::update_timer(Path& path, Instant now) {
     next = earliest(
         next, path.incoming_live == 0 && path.keys.has_schedules() ? used + kScheduleIdle : used + idle_limit(path));
   }
+  if (path.peer == nullptr || !path.peer->has_queued()) path.blocked_since = Instant::never();
   if (!path.blocked_since.is_never()) next = earliest(next, path.say_blocked_at);
   // Held back by the pacer with something to send: wake when it lets go.
   const Instant pace = path.pacer.next_send(now);
@@ -146,13 +149,13 @@ void Core::update_timer(Path& path, Instant now) {
   if (!path.timer.armed() || next < path.timer.at) wheel.arm(path.timer, next);
 }
 
-void Core::end_path(Path& path, Code code, const char* sentence, bool requeue, Instant now) {
+void Core::end_path(Path& path, Code code, const char* sentence, bool requeue, Instant now, std::uint64_t unseen) {
   Peer* peer = path.peer;
   for (std::size_t slot = 0; slot < path.calls.size(); ++slot) {
     OutgoingCall* call = path.calls[slot];
     if (call == nullptr) continue;
-    if (!requeue) {
-      fail_call(*call, code, sentence, now);
+    if (!requeue || call->generation < unseen) {
+      fail_call(*call, code, sentence, now, call->generation < unseen);
       continue;
     }
     if (call->reassembly != nullptr) reassemblies.release(std::exchange(call->reassembly, nullptr));
@@ -209,8 +212,10 @@ void Core::send_close(Path& path, wire::CloseReason reason, Instant now) {
                 .path = path.remote_id},
                packet);
   std::byte* text = packet + wire::kHeaderBytes;
-  std::byte* end = wire::encode_u8(wire::FrameType::close, static_cast<std::uint8_t>(reason), text);
-  path.keys.send_key().seal(crypto::make_nonce(0, number), {packet, wire::kHeaderBytes}, {text, 2}, end);
+  std::byte* end =
+      wire::encode_level(wire::FrameType::close, static_cast<std::uint8_t>(reason), path.last_incoming, text);
+  path.keys.send_key().seal(crypto::make_nonce(0, number), {packet, wire::kHeaderBytes},
+                            {text, static_cast<std::size_t>(end - text)}, end);
   send_plain(path.remote, farewell.packet);
 }
 
@@ -219,7 +224,7 @@ void Core::send_close(Path& path, wire::CloseReason reason, Instant now) {
 void Core::say_farewell_again(std::uint32_t path, std::size_t bytes, Instant now) {
   if (farewells == nullptr) return;
   Farewell& farewell = farewell_of(path);
-  if (farewell.path != path || bytes < farewell.packet.size() || now - farewell.last_sent < kFarewellInterval) return;
+  if (farewell.path != path || bytes <= farewell.packet.size() || now - farewell.last_sent < kFarewellInterval) return;
   farewell.last_sent = now;
   send_plain(farewell.to, farewell.packet);
 }
@@ -230,11 +235,12 @@ bool Core::evict_idle_path(Instant now, const Path* but) {
   Path* idlest = nullptr;
   paths.for_each([&](Path& path) {
     if (path.initiator || &path == but || path.incoming_live != 0 || is_waiting(path)) return;
+    if (but != nullptr && !path.accounts[0].holds_unused()) return;  // closing it would give nothing back
     if (idlest == nullptr || last_used(path) < last_used(*idlest)) idlest = &path;
   });
   if (idlest == nullptr || now - last_used(*idlest) < std::chrono::milliseconds(10)) return false;
   send_close(*idlest, wire::CloseReason::idle, now);
-  end_path(*idlest, Code::peer_failed, "the peer closed", true, now);
+  end_path(*idlest, Code::peer_failed, "the peer closed", true, now, 0);
   return true;
 }
 

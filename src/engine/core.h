@@ -94,12 +94,16 @@ struct Core {
   // ---- call.cc ----
   void submit(OutgoingCall& call, Instant now);
   void cancel(OutgoingCall& call, Instant now);
-  bool on_reply(Path& path, const wire::ReplyFrame& frame, detail::Pin* buffer, Instant now);
-  void fail_call(OutgoingCall& call, Code code, const char* sentence, Instant now);
+  Verdict on_reply(Path& path, const wire::ReplyFrame& frame, detail::Pin* buffer, Instant now);
+  void fail_call(OutgoingCall& call, Code code, const char* sentence, Instant now, bool reached_peer = true);
   void let_go(OutgoingCall& call);  // of its slot, timer, queue, reassembly and reply room
-  void fail_sent(Path& path, Code code, const char* sentence, Instant now);
   void fail_queued(Peer& peer, Code code, const char* sentence, Instant now);
   std::uint32_t take_slot(Path& path, OutgoingCall& call);
+  void wait_for_reply_room(Path& path) {
+    if (path.waits_for_room) return;
+    path.waits_for_room = true;
+    waiting_for_room.push_back(path.id);
+  }
 
   // ---- serve.cc ----
   Verdict on_request(Path& path, const wire::RequestFrame& frame, detail::Pin* buffer, Instant now);
@@ -146,8 +150,9 @@ struct Core {
   static bool is_waiting(const Path& path) {
     return path.outstanding != 0 || path.loss.eliciting_in_flight() != 0 || path.receiving != 0;
   }
-  // Ends a path. Its calls fail with `code`, or go back to the queue if `requeue`.
-  void end_path(Path& path, Code code, const char* sentence, bool requeue, Instant now);
+  // Ends a path. Calls from generation `unseen` on never reached the peer: they go back to the queue if `requeue`, or
+  // fail as not having run. The others fail with `code`.
+  void end_path(Path& path, Code code, const char* sentence, bool requeue, Instant now, std::uint64_t unseen = ~0ull);
   void send_close(Path& path, wire::CloseReason reason, Instant now);
   void say_farewell_again(std::uint32_t path, std::size_t bytes, Instant now);
   // Closes the responder's path that has been idle longest. False if there is none.
@@ -205,18 +210,19 @@ struct Core {
   };
   std::vector<Plain> plain;
   std::vector<std::byte> plain_bytes;
-  static constexpr std::size_t kMaxPlainBytes = 64 * 1024;
+  static constexpr std::size_t kMaxPlainBytes = 1u << 20;
   struct Farewell {  // the closing packet of a path that is gone
     std::uint32_t path = kNoPath;
     Address to;
     Instant last_sent{};
-    std::array<std::byte, wire::kHeaderBytes + 2 + wire::kTagBytes> packet{};
+    std::array<std::byte, wire::kHeaderBytes + 10 + wire::kTagBytes> packet{};
   };
   static constexpr std::size_t kFarewells = 1024;  // hashed: a newer one may take the place of an older one
   static constexpr Duration kFarewellInterval = std::chrono::milliseconds(1);
   std::unique_ptr<Farewell[]> farewells;
   Farewell& farewell_of(std::uint32_t path) { return farewells[(path * 0x9e3779b1u >> 16) % kFarewells]; }
   std::size_t reply_room_used = 0;
+  std::vector<std::uint32_t> waiting_for_room;  // paths with a call that found no room for its reply
   std::uint32_t calls_queued = 0;
   std::uint32_t calls_sent = 0;
   bool closed = false;

@@ -83,7 +83,9 @@ void Engine::on_unreachable(const Address& who, ByteSpan quoted, Instant now) {
   constexpr std::size_t kRandomAt = 10;  // type, version, path, worker, port
   if (path == nullptr || path->state != Path::State::hello || quoted.size() < kRandomAt + 8) return;
   if (load<std::uint32_t>(quoted.data() + 2) != path->id ||
-      !std::equal(quoted.begin() + kRandomAt, quoted.end(), peer.random.begin())) {
+      !std::equal(quoted.begin() + kRandomAt,
+                  quoted.begin() + static_cast<std::ptrdiff_t>(std::min(quoted.size(), kRandomAt + peer.random.size())),
+                  peer.random.begin())) {
     return;
   }
   core.give_up_hello(peer, Code::peer_failed, "nobody listens at the peer's address", now);

@@ -15,6 +15,16 @@ namespace {
 
 ByteSpan name_bytes(const std::string& name) { return as_bytes(name); }
 
+// What the responder's random is bound to besides its sequence: whoever follows up a hello must have received the
+// answer.
+crypto::Prf::Context address_bytes(const Address& address) {
+  crypto::Prf::Context out{};
+  std::memcpy(out.data(), address.ip.data(), address.ip.size());
+  store<std::uint16_t>(out.data() + address.ip.size(), address.port);
+  store<std::uint16_t>(out.data() + address.ip.size() + 2, address.scope);
+  return out;
+}
+
 // What the tag of a `first` packet's prefix covers: the prefix, and the responder's random, which does not travel in
 // it. So a recorded prefix means nothing to a responder that has restarted, even if it hands out the same sequence
 // again.
@@ -52,6 +62,7 @@ Path* Core::make_path(const Address& remote, bool initiator, Instant now) {
 
 void Core::start_hello(Peer& peer, Instant now) {
   Path* path = make_path(peer.address, true, now);
+  if (path == nullptr && peer.path != kNoPath) return;  // only a second look at a silent peer: the probes go on
   if (path == nullptr) {
     give_up_hello(peer, Code::overloaded, "this side has as many paths as its limit allows", now);
     return;
@@ -210,7 +221,7 @@ void Core::on_hello(ByteSpan datagram, const Address& from, Instant now) {
                          .sequence = sequence,
                          .responder = {.worker = config.worker,
                                        .port = config.port,
-                                       .random = (*cookie)(sequence),
+                                       .random = (*cookie)(sequence, address_bytes(from)),
                                        .incarnation = incarnation,
                                        .name = name_bytes(config.name)},
                          .calls = config.limits.calls_per_peer,
@@ -239,7 +250,7 @@ void Core::on_first(MutableByteSpan datagram, const Address& from, std::uint8_t 
     open_sealed(*path, header, datagram, first->bytes, ecn, buffer, now);
     return;
   }
-  const auto responder_random = (*cookie)(sequence);
+  const auto responder_random = (*cookie)(sequence, address_bytes(from));
   if (closed || first->prefix.initiator.incarnation == incarnation ||
       !hello_key->verify_mac(first->prefix.nonce, BoundPrefix(first->authenticated, responder_random).span(),
                              first->tag)) {
@@ -273,7 +284,8 @@ void Core::on_first(MutableByteSpan datagram, const Address& from, std::uint8_t 
   path->state = Path::State::open;
   path->announce_path = true;
   // What a dishonest initiator claims beyond the largest allowance is not believed.
-  path->accounts.open(ledger, std::min<std::uint64_t>(first->prefix.allowance, token::CreditLedger::kLargestAllowance));
+  path->accounts.open(ledger, std::min<std::uint64_t>(first->prefix.allowance, token::CreditLedger::kLargestAllowance),
+                      path->id);
   exchange = path->id;
   ++events.counters.handshakes_completed;
   touch(*path);

@@ -229,8 +229,8 @@ class Frames {
   Frames& u32(wire::FrameType type, std::uint32_t value) {
     return grow([&](std::byte* to) { return wire::encode_u32(type, value, to); });
   }
-  Frames& close(std::uint8_t reason) {
-    return grow([&](std::byte* to) { return wire::encode_u8(wire::FrameType::close, reason, to); });
+  Frames& close(std::uint8_t reason, std::uint64_t seen = 0) {
+    return grow([&](std::byte* to) { return wire::encode_level(wire::FrameType::close, reason, seen, to); });
   }
   Frames& ping() {
     return grow([&](std::byte* to) { return wire::encode_bare(wire::FrameType::ping, to); });

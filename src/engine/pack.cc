@@ -1,6 +1,7 @@
 // From queues to packets. One sealed packet carries as many frames as are ready and fit; nothing waits to fill one.
 // Packets to one path form a train of equal segments, so that the kernel takes them in one call.
 #include <cstring>
+#include <optional>
 
 #include "engine/core.h"
 #include "engine/packer.h"
@@ -10,6 +11,12 @@ namespace weir::engine {
 void Core::pack_path(Path& path, std::vector<Train>& out, Instant now) {
   if (!path.keys.installed()) return;
   if (!is_waiting(path)) path.waiting_since = now;  // silence is counted from what is sent now
+  if (path.next_generation > wire::kMaxGeneration && path.outstanding == 0) [[unlikely]] {
+    // It has named all the calls that it can: the next ones get a new path.
+    send_close(path, wire::CloseReason::idle, now);
+    end_path(path, Code::peer_failed, "the path is used up", true, now, 0);
+    return;
+  }
   std::byte* const train_begin = arena.get() + arena_used;
   std::byte* train_end = train_begin;
   std::uint32_t segment = 0;
@@ -18,10 +25,10 @@ void Core::pack_path(Path& path, std::vector<Train>& out, Instant now) {
   const auto mark = path.ecn.mark();
   for (std::size_t segments = 0; segments < kMaxSegments; ++segments) {
     const bool window_open =
-        ((path.congestion.may_send(path.loss.bytes_in_flight()) && path.pacer.next_send(now) <= now) ||
-         path.probes_owed != 0) &&
-        path.loss.sent().size() < path.loss.sent().bound() / 2 &&  // the rest is for what elicits nothing
-        !path.frames.nearly_full(config.datagram_bytes / wire::kReplyBytes);
+        path.probes_owed != 0 ||
+        (path.congestion.may_send(path.loss.bytes_in_flight()) && path.pacer.next_send(now) <= now &&
+         path.loss.sent().size() < path.loss.sent().bound() / 2 &&  // the rest is for probes and what elicits nothing
+         !path.frames.nearly_full(config.datagram_bytes / wire::kReplyBytes));
     const bool ack_due = path.ack_policy.due(now);
     const bool something = has_something(path);
     if (!ack_due && (!something || !window_open)) break;
@@ -40,14 +47,21 @@ void Core::pack_path(Path& path, std::vector<Train>& out, Instant now) {
     const std::size_t prefix = wire::kHeaderBytes + (confirming ? path.first_prefix->size() : 0);
     std::byte* const text = train_end + prefix;
     const std::uint64_t frames_begin = path.frames.end();
-    Packer packer(*this, path, text, train_end + size - wire::kTagBytes, messages_left, now);
-    if (path.ack_policy.wanted() || ack_due) packer.write_ack();
-    if (window_open) {
-      packer.write_control();
-      packer.write_again();
-      if (!packer.full()) packer.write_replies();
-      if (!packer.full()) packer.write_requests();
-    }
+    const auto pack = [&](bool with_ack) {
+      Packer packer(*this, path, text, train_end + size - wire::kTagBytes, messages_left, now);
+      if (with_ack) packer.write_ack();
+      if (window_open) {
+        packer.write_control();
+        packer.write_again();
+        if (!packer.full()) packer.write_replies();
+        if (!packer.full()) packer.write_requests();
+      }
+      return packer;
+    };
+    std::optional<Packer> packed(pack(path.ack_policy.wanted() || ack_due));
+    // A message that would have filled the packet alone does not fit beside the acknowledgement, which can wait.
+    if (packed->full() && !packed->eliciting() && !ack_due) packed.emplace(pack(false));
+    const Packer& packer = *packed;
     if (!packer.eliciting() && !ack_due && !path.ping_owed) break;
     std::byte* at = packer.at();
     bool eliciting = packer.eliciting();
@@ -59,7 +73,7 @@ void Core::pack_path(Path& path, std::vector<Train>& out, Instant now) {
       path.ping_owed = false;
     }
     if (at == text) break;
-    if (packer.full()) {
+    if (packer.full() && packer.eliciting()) {
       // Trains need equal segments: what did not fit goes into the next packet, this one is filled up.
       std::byte* const limit = train_end + size - wire::kTagBytes;
       std::memset(at, 0, static_cast<std::size_t>(limit - at));
@@ -83,6 +97,10 @@ void Core::pack_path(Path& path, std::vector<Train>& out, Instant now) {
       break;
     }
     if (!packer.full()) break;
+    if (!packer.eliciting()) {  // an acknowledgement alone, not filled up: what did not fit starts a new train
+      more = true;
+      break;
+    }
     if (segments + 1 == kMaxSegments) more = true;
   }
   if (train_end != train_begin) {

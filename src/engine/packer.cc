@@ -234,9 +234,12 @@ void Packer::write_replies() {
 // Whether a call may take a slot: the peer keeps a slot for it, has credit for it, and we have room for its reply.
 bool Packer::may_open(const OutgoingCall& call) {
   // Deeper calls may use slots that shallower ones may not, so that these never wait for what waits for them.
-  const std::uint32_t reserved = (kMaxDepth - call.depth) * (path_.max_calls / 32);
+  const std::uint32_t reserved =
+      std::min((kMaxDepth - call.depth) * std::max(path_.max_calls / 32, 1u), path_.max_calls / 2);
+  if (path_.next_generation > wire::kMaxGeneration) return false;  // this path has named all the calls it can
   if (path_.calls.size() - path_.free_slots.size() + reserved >= path_.max_calls) return false;
   if (call.depth == 0 && core_.reply_room_used + core_.config.limits.inline_bytes > core_.config.limits.reply_bytes) {
+    core_.wait_for_reply_room(path_);
     return false;
   }
   token::CreditSender& credit = path_.credit[call.depth];
@@ -296,7 +299,15 @@ void Packer::write_requests_of(Queue& queue, unsigned level) {
       core_.fail_call(*call, Code::too_large, "the request is larger than the peer takes", now_);
       continue;
     }
-    if (!may_open(*call)) return;
+    if (!may_open(*call)) {
+      // Its turn by weight, but it may not go. A more urgent one, smaller perhaps, is not held up by it.
+      OutgoingCall* urgent = nullptr;
+      for (unsigned other = 0; level == schedule::kPriorityLevels && other < call->hook.level; ++other) {
+        if ((urgent = queue.front_of(other)) != nullptr) break;
+      }
+      if (urgent == nullptr || urgent->connect_only || urgent->bytes > path_.max_bytes || !may_open(*urgent)) return;
+      call = urgent;
+    }
     do {
       if (!write_request(*call)) return;
     } while (path_.partial != nullptr);

@@ -88,9 +88,10 @@ struct Path {
   std::uint64_t serial = 0;           // never used again, unlike `id`
   State state = State::hello;
   bool initiator = false;
-  bool touched = false;        // in Core::touched
-  bool ever_received = false;  // anything that authenticated
-  bool key_confirmed = false;  // the other side has acknowledged a packet under the current sending key
+  bool touched = false;         // in Core::touched
+  bool waits_for_room = false;  // in Core::waiting_for_room
+  bool ever_received = false;   // anything that authenticated
+  bool key_confirmed = false;   // the other side has acknowledged a packet under the current sending key
   bool received_any_ecn = false;
   Peer* peer = nullptr;  // of an outgoing path
   Address remote;
@@ -134,6 +135,7 @@ struct Path {
   std::vector<IncomingSlot> incoming;
   SparseQueue<IncomingTransfer, &IncomingTransfer::hook> replies;
   token::CreditAccounts accounts;
+  std::uint64_t last_incoming = 0;  // the highest generation that a request or cancellation named
   std::uint32_t incoming_live = 0;
   std::uint32_t receiving = 0;    // of these, with fragments missing
   std::uint32_t probes_owed = 0;  // packets that may go whatever the window says

@@ -118,7 +118,12 @@ Core::Verdict Core::on_frames(Path& path, ByteSpan frames, bool& ack_eliciting, 
       case wire::FrameType::reply: {
         wire::ReplyFrame frame;
         at = wire::decode(at, end, frame);
-        if (at == nullptr || !on_reply(path, frame, buffer, now)) return Verdict::violation;
+        if (at == nullptr) return Verdict::violation;
+        const Verdict verdict = on_reply(path, frame, buffer, now);
+        if (verdict != Verdict::fine) [[unlikely]] {
+          if (verdict == Verdict::violation) return verdict;
+          result = verdict;
+        }
         ack_eliciting = true;
         break;
       }
@@ -171,13 +176,14 @@ Core::Verdict Core::on_frames(Path& path, ByteSpan frames, bool& ack_eliciting, 
         break;
       }
       case wire::FrameType::close: {
-        at = wire::decode_u8(at, end, level);
+        at = wire::decode_level(at, end, level, value);
         if (at == nullptr || level > static_cast<std::uint8_t>(wire::CloseReason::violation)) return Verdict::violation;
         const auto reason = static_cast<wire::CloseReason>(level);
+        const std::uint64_t unseen = value > wire::kMaxGeneration ? value : value + 1;
         end_path(path, reason == wire::CloseReason::violation ? Code::reset : Code::peer_failed,
                  reason == wire::CloseReason::violation ? "the peer ended the path: we broke the protocol"
                                                         : "the peer closed",
-                 reason == wire::CloseReason::idle, now);
+                 reason == wire::CloseReason::idle, now, unseen);
         return Verdict::fine;
       }
       case wire::FrameType::path:

@@ -70,6 +70,7 @@ Core::Verdict Core::on_request(Path& path, const wire::RequestFrame& frame, deta
   if (slot->transfer != nullptr) retire(path, *slot);
   IncomingTransfer* transfer = incoming.acquire();
   slot->generation = part.id.generation;
+  path.last_incoming = std::max(path.last_incoming, part.id.generation);
   slot->transfer = transfer;
   ++path.incoming_live;
   ++events.counters.requests_received;
@@ -123,6 +124,7 @@ bool Core::on_cancel_frame(Path& path, const wire::CancelFrame& frame, Instant) 
   if (frame.id.generation == slot->generation) return true;
   // It overtook its request, which finds it done. The sender has spent credit on it all the same.
   slot->generation = frame.id.generation;
+  path.last_incoming = std::max(path.last_incoming, frame.id.generation);
   const std::uint32_t cost = token::request_cost(frame.total);
   switch (path.accounts[frame.level].on_received(cost)) {
     case token::CreditAccount::Receipt::taken:
@@ -189,13 +191,11 @@ void Core::give_credit(Path* path, std::uint8_t level, bool reserve, std::uint32
   announce_raised();
 }
 
-// Somebody else may have been waiting for what was freed. Few paths wait at once, so a scan is fine.
+// Somebody else may have been waiting for what was freed.
 void Core::announce_raised() {
-  if (ledger.take_raised() == nullptr) [[likely]]
-    return;
-  while (ledger.take_raised() != nullptr) {
+  while (token::CreditAccount* account = ledger.take_raised()) {
+    if (Path* path = find_path(account->owner())) owe_credit(*path);
   }
-  paths.for_each([this](Path& other) { owe_credit(other); });
 }
 
 void Core::owe_credit(Path& path) {

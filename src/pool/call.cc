@@ -25,16 +25,33 @@ Error make_error(Code code, const char* literal, ByteSpan words, bool may_have_r
   return {code, std::string(reinterpret_cast<const char*>(words.data()), words.size()), may_have_run};
 }
 
+// A reference keeps a whole receive buffer from the link: worth it for large bodies only, and only while there are
+// plenty. A message that was put together from fragments has a block of its own.
+constexpr std::size_t kCopiedBytes = 4 * 1024;
+
+bool may_stay(ByteSpan bytes, detail::Pin* pin, const Gate& gate) {
+  if (pin == nullptr || bytes.size() <= Body::kInlineBytes) return false;
+  // Receive buffers have a longer header, so this is no byte of theirs.
+  if (bytes.data() == reinterpret_cast<const std::byte*>(pin) + transfer::Block::kHeaderBytes) return true;
+  return bytes.size() > kCopiedBytes && gate.buffers->in_use() < gate.buffers->max_buffers() / 2;
+}
+
+transfer::Block* copy_to_block(ByteSpan bytes, Gate& gate) {
+  transfer::Block* block = gate.engine->blocks().acquire(bytes.size());
+  std::memcpy(block->bytes(), bytes.data(), bytes.size());
+  return block;
+}
+
 // Straight from where the reply lies.
-Result<Reply> make_result(const transfer::Outcome& outcome, transfer::BlockPool& blocks) {
+Result<Reply> make_result(const transfer::Outcome& outcome, Gate& gate) {
   if (outcome.failed) [[unlikely]] {
     return std::unexpected(make_error(outcome.code, outcome.sentence, outcome.bytes, outcome.may_have_run));
   }
-  return Result<Reply>(std::in_place, keep_bytes(outcome.bytes, outcome.pin, blocks), outcome.header_bytes);
+  return Result<Reply>(std::in_place, keep_bytes(outcome.bytes, outcome.pin, gate), outcome.header_bytes);
 }
 
 // Keeps the outcome in the record, for whoever comes for it later.
-void store_result(CallRecord* record, const transfer::Outcome& outcome, transfer::BlockPool& blocks) {
+void store_result(CallRecord* record, const transfer::Outcome& outcome) {
   record->has_failed = outcome.failed;
   record->result_code = outcome.code;
   record->may_have_run = outcome.may_have_run;
@@ -46,13 +63,12 @@ void store_result(CallRecord* record, const transfer::Outcome& outcome, transfer
   } else if (outcome.bytes.size() <= CallRecord::kInlineBytes) {
     std::memcpy(record->inline_bytes, outcome.bytes.data(), outcome.bytes.size());
     record->result_data = record->inline_bytes;
-  } else if (outcome.pin != nullptr && outcome.bytes.size() > Body::kInlineBytes) {
+  } else if (Gate& gate = *record->core->shared; may_stay(outcome.bytes, outcome.pin, gate)) {
     detail::pin(outcome.pin);
     record->result_pin = outcome.pin;
     record->result_data = outcome.bytes.data();
   } else {
-    transfer::Block* block = blocks.acquire(outcome.bytes.size());
-    std::memcpy(block->bytes(), outcome.bytes.data(), outcome.bytes.size());
+    transfer::Block* block = copy_to_block(outcome.bytes, gate);
     record->result_pin = block;
     record->result_data = block->bytes();
   }
@@ -75,11 +91,11 @@ Result<Reply> take_stored(CallRecord* record) {
   return Result<Reply>(std::in_place, Body(bytes, pin), record->result_header_bytes);
 }
 
-transfer::BlockPool& blocks_of(CallRecord* record) { return record->core->shared->engine->blocks(); }
+Gate& gate_of(CallRecord* record) { return *record->core->shared; }
 
 // Makes a result that lies where it arrived one that stays.
 void settle(CallRecord* record, const transfer::Outcome& outcome) {
-  store_result(record, outcome, blocks_of(record));
+  store_result(record, outcome);
   // Release: a handle that wandered to another thread may look.
   record->stage.store(CallStage::done, std::memory_order_release);
 }
@@ -94,7 +110,7 @@ void run_continuation(CallRecord* record, Result<Reply>&& result) {
 void resume_here(CallRecord* record, const transfer::Outcome& outcome) {
   switch (record->waiter_kind) {
     case WaiterKind::continuation: {
-      run_continuation(record, make_result(outcome, blocks_of(record)));
+      run_continuation(record, make_result(outcome, gate_of(record)));
       return;
     }
     case WaiterKind::coroutine: {
@@ -164,14 +180,13 @@ Claim claim(CallRecord* record) noexcept {
 
 }  // namespace
 
-Body keep_bytes(ByteSpan bytes, detail::Pin* pin, transfer::BlockPool& blocks) {
+Body keep_bytes(ByteSpan bytes, detail::Pin* pin, Gate& gate) {
   if (bytes.size() <= Body::kInlineBytes) return Body(bytes);
-  if (pin != nullptr) {
+  if (may_stay(bytes, pin, gate)) {
     detail::pin(pin);
     return Body(bytes, pin);
   }
-  transfer::Block* block = blocks.acquire(bytes.size());
-  std::memcpy(block->bytes(), bytes.data(), bytes.size());
+  transfer::Block* block = copy_to_block(bytes, gate);
   return Body({block->bytes(), bytes.size()}, block);
 }
 
@@ -195,9 +210,9 @@ void complete_for_lane(transfer::OutgoingCall& call, const transfer::Outcome& ou
   // Acquire: pairs with the claim, so the waiter is seen.
   if (record->stage.load(std::memory_order_acquire) == CallStage::claimed &&
       record->waiter_kind == WaiterKind::continuation) {
-    return run_continuation(record, make_result(outcome, blocks_of(record)));
+    return run_continuation(record, make_result(outcome, gate_of(record)));
   }
-  store_result(record, outcome, blocks_of(record));
+  store_result(record, outcome);
   // Acquire-release: the handle sees the result, we see its waiter.
   if (record->stage.exchange(CallStage::done, std::memory_order_acq_rel) == CallStage::claimed) hand_over(record);
 }
@@ -227,9 +242,32 @@ void resume_waiter(CallRecord* record) {
   }
 }
 
-void refuse_call(CallRecord* record) noexcept {
+CallRecord* refuse_call(CallRecord* record, CallRecord* refused) noexcept {
   if (record->block != nullptr) detail::unpin(std::exchange(record->block, nullptr));
-  record->complete(*record, {.failed = true, .code = Code::closed, .sentence = "the pool is closed"});
+  if (record->is_dropped) {
+    release(record);
+    return refused;
+  }
+  store_result(record, {.failed = true, .code = Code::closed, .sentence = "the pool is closed"});
+  // Acquire-release: as in complete_for_lane().
+  if (record->stage.exchange(CallStage::done, std::memory_order_acq_rel) != CallStage::claimed) return refused;
+  return hand_over_refused(record, refused);
+}
+
+CallRecord* hand_over_refused(CallRecord* record, CallRecord* refused) noexcept {
+  if (record->waiter_kind == WaiterKind::continuation) {
+    record->link = refused;
+    return record;
+  }
+  record->waiter.lane->deliver(record, record);
+  return refused;
+}
+
+void run_refused(CallRecord* refused) noexcept {
+  while (refused != nullptr) {
+    CallRecord* record = std::exchange(refused, refused->link);
+    run_continuation(record, take_stored(record));
+  }
 }
 
 void drop_result(CallRecord* record) noexcept {
@@ -281,7 +319,7 @@ bool call_join(CallRecord* record, CallGroup& group) noexcept {
 Result<Reply> call_take(CallRecord* record) {
   if (pool::is_in_place(record)) {
     record->in_place->is_taken = true;
-    Result<Reply> result = pool::make_result(*record->in_place->outcome, pool::blocks_of(record));
+    Result<Reply> result = pool::make_result(*record->in_place->outcome, pool::gate_of(record));
     pool::release(record);
     return result;
   }
@@ -315,7 +353,10 @@ Result<Reply> call_wait(CallRecord* record) {
   }
   record->waiter_kind = WaiterKind::thread;
   record->waiter = {};
-  if (pool::claim(record) == Claim::waiting) lane.wait_until([record] { return record->waiter.has_arrived; });
+  if (pool::claim(record) == Claim::waiting) {
+    const auto others = lane.is_inside_a_coroutine() ? pool::Lane::Others::stay : pool::Lane::Others::are_resumed;
+    lane.wait_until([record] { return record->waiter.has_arrived; }, Duration::max(), others);
+  }
   return call_take(record);
 }
 

@@ -9,8 +9,12 @@
 
 namespace weir::pool {
 
-// Completes a record that never reached the engine, because the pool is closed.
-void refuse_call(CallRecord* record) noexcept;
+// Completes a record that never reached the engine, because the pool is closed. Runs nothing of the application's: if
+// a continuation waits for it, the record is put in front of `refused`, for run_refused().
+CallRecord* refuse_call(CallRecord* record, CallRecord* refused) noexcept;
+// The same for a record that is done and claimed.
+CallRecord* hand_over_refused(CallRecord* record, CallRecord* refused) noexcept;
+void run_refused(CallRecord* refused) noexcept;
 // Gives up a record that is done.
 void drop_result(CallRecord* record) noexcept;
 // Gives a record that is done and claimed to its waiter.
@@ -18,7 +22,8 @@ void hand_over(CallRecord* record) noexcept;
 // On the worker: the handle of a record that no waiter has claimed is gone.
 void drop_on_worker(CallRecord* record, engine::Engine& engine, Instant now);
 
-// The bytes, copied if they are few (decision: up to 256), otherwise kept by a reference.
-Body keep_bytes(ByteSpan bytes, detail::Pin* pin, transfer::BlockPool& blocks);
+// On the worker: the bytes, copied into the object if they are few (up to 256), otherwise into a block or kept where
+// they are by a reference on `pin`.
+Body keep_bytes(ByteSpan bytes, detail::Pin* pin, Gate& gate);
 
 }  // namespace weir::pool

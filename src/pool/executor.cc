@@ -15,22 +15,27 @@ namespace {
 
 constexpr Duration kLastMoment = std::chrono::milliseconds(100);
 
+constinit thread_local const Executor* executor_of_this_thread = nullptr;
+
 detail::Detached answer_request(IncomingRecord* record) {
-  const MethodEntry& method = *record->method;
+  // Ours: the post, and its table of methods with it, may go while the handler awaits another pool.
+  const auto function = record->method->run_task;
   Responder responder(record);
   Request request(std::move(record->storage), record->header_bytes, record->time_left, record->priority, record->depth,
                   &responder);
   try {
-    Result<Reply> result = co_await (*method.run_task)(std::move(request));
+    Result<Reply> result = co_await (*function)(std::move(request));
     if (result) {
       responder.reply(*result);
     } else {
       responder.fail(result.error().code(), result.error().message());
     }
   } catch (const std::exception& thrown) {
-    responder.fail(Code::application, thrown.what());
+    if (responder.pending()) responder.fail(Code::application, thrown.what());
   } catch (...) {
-    responder.fail(Code::application, "the handler threw something that is no std::exception");
+    if (responder.pending()) {
+      responder.fail(Code::application, "the handler threw something that is no std::exception");
+    }
   }
 }
 
@@ -79,6 +84,7 @@ IncomingRecord* Executor::pop() {
 
 void Executor::run() {
   worker::name_this_thread("weir-executor");
+  executor_of_this_thread = this;
   Lane& lane = Lane::mine();
   Sleeper sleeper{&lane};
   const auto has_work = [&] {
@@ -106,12 +112,7 @@ void Executor::run() {
   lane.wait_until([&] { return lane.awaited == 0; }, kLastMoment);
 }
 
-bool Executor::is_mine() const {
-  for (const std::thread& thread : threads_) {
-    if (thread.get_id() == std::this_thread::get_id()) return true;
-  }
-  return false;
-}
+bool Executor::is_mine() const { return executor_of_this_thread == this; }
 
 void Executor::stop() {
   WEIR_CHECK(!is_mine(),

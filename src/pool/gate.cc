@@ -82,10 +82,16 @@ void Gate::ring(Port* port) noexcept {
   // the last look of the worker sees our work.
   if (!is_closed_.load(std::memory_order_relaxed)) [[likely]]
     return;
-  std::lock_guard lock(mutex_);
-  if (!worker_has_gone_) return;  // it refuses what it finds when it goes
-  if (port != nullptr) refuse(*port);
-  refuse_wishes_and_answers();
+  // What runs below may drop the last handle of everything else that holds this gate.
+  const std::shared_ptr<Gate> self = shared_from_this();
+  CallRecord* refused = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    if (!worker_has_gone_) return;  // it refuses what it finds when it goes
+    if (port != nullptr) refused = refuse(*port, refused);
+    refused = refuse_wishes_and_answers(refused);
+  }
+  run_refused(refused);
 }
 
 void Gate::wish(CallRecord* record, std::uint8_t bit) noexcept {
@@ -118,24 +124,30 @@ void Gate::copy_ports(std::vector<std::shared_ptr<Port>>& out) {
 void Gate::close() {
   is_closed_.store(true, std::memory_order_release);
   std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the one in ring()
+  const std::shared_ptr<Gate> self = shared_from_this();
   std::vector<std::shared_ptr<Port>> ports;
-  std::lock_guard lock(mutex_);
-  worker_has_gone_ = true;
-  post = nullptr;
-  for (auto& port : ports_) refuse(*port);
-  refuse_wishes_and_answers();
-  // Ports hold on to the gate through their records; without this, both would stay for ever.
-  ports.swap(ports_);
+  CallRecord* refused = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    worker_has_gone_ = true;
+    post = nullptr;
+    for (auto& port : ports_) refused = refuse(*port, refused);
+    refused = refuse_wishes_and_answers(refused);
+    // Ports hold on to the gate through their records; without this, both would stay for ever.
+    ports.swap(ports_);
+  }
+  run_refused(refused);
 }
 
-void Gate::refuse(Port& port) noexcept {
+CallRecord* Gate::refuse(Port& port, CallRecord* refused) noexcept {
   for (std::size_t priority = 0; priority < Port::kPriorities; ++priority) {
-    while (port.pop(priority, 64, [](CallRecord* record) { refuse_call(record); }) != 0) {
+    while (port.pop(priority, 64, [&](CallRecord* record) { refused = refuse_call(record, refused); }) != 0) {
     }
   }
+  return refused;
 }
 
-void Gate::refuse_wishes_and_answers() noexcept {
+CallRecord* Gate::refuse_wishes_and_answers(CallRecord* refused) noexcept {
   for (CallRecord* record = take_wishes(); record != nullptr;) {
     CallRecord* next = record->link;
     const std::uint8_t wishes = record->wishes.exchange(0, std::memory_order_acq_rel);
@@ -145,12 +157,12 @@ void Gate::refuse_wishes_and_answers() noexcept {
         drop_result(record);
       } else {
         record->is_dropped = true;
-        if (wishes & CallRecord::kSubmit) refuse_call(record);
+        if (wishes & CallRecord::kSubmit) refused = refuse_call(record, refused);
       }
     } else if (wishes & CallRecord::kSubmit) {
-      refuse_call(record);
+      refused = refuse_call(record, refused);
     } else if (wishes & CallRecord::kClaim) {
-      hand_over(record);
+      refused = hand_over_refused(record, refused);
     }
     record = next;
   }
@@ -160,6 +172,7 @@ void Gate::refuse_wishes_and_answers() noexcept {
     IncomingRecord::Pool::release(record);
     record = next;
   }
+  return refused;
 }
 
 }  // namespace weir::pool

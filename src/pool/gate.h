@@ -9,6 +9,7 @@
 
 #include "base/spsc_ring.h"
 #include "engine/engine.h"
+#include "link/receive_buffer.h"
 #include "pool/call_record.h"
 #include "weir/config.h"
 #include "worker/worker.h"
@@ -24,7 +25,7 @@ class Post;
 
 // One thread's way through one gate: a ring per priority, made on first use, and the records of its calls. The thread
 // pushes, the worker pops. When the thread has ended, another one may take the port over.
-class Port {
+class Port : public std::enable_shared_from_this<Port> {
  public:
   static constexpr std::size_t kPriorities = 8;
 
@@ -38,6 +39,8 @@ class Port {
   void publish();
   bool has_unpublished() const { return unpublished_ != 0; }
   std::size_t unpublished() const { return unpublished_; }
+  // The thread ends, or has no further use for the port.
+  void disown() { records_.disown(); }
   std::uint64_t gate_id() const { return gate_id_; }
   Gate& gate() { return *records_.shared(); }
 
@@ -62,7 +65,7 @@ class Port {
 };
 
 // One per post. Any thread may call it, except where it says otherwise.
-class Gate {
+class Gate : public std::enable_shared_from_this<Gate> {
  public:
   Gate(std::shared_ptr<worker::Worker> worker, const Limits& limits);
 
@@ -99,14 +102,17 @@ class Gate {
 
   // Valid on the worker while the gate is open.
   Post* post = nullptr;
+  const link::ReceiveBufferPool* buffers = nullptr;  // the same
   // Answers may be pending in other threads' hands when the post goes; they look at their transfers.
   std::shared_ptr<engine::Engine> engine;
   std::atomic<bool> rung{false};
   std::atomic<bool> is_draining{false};  // no new calls, except from handlers that still run
 
  private:
-  void refuse(Port& port) noexcept;
-  void refuse_wishes_and_answers() noexcept;
+  // Under the mutex. Return the records whose continuations are to be run with `closed`, once the mutex is free: they
+  // may do anything, also come back here.
+  CallRecord* refuse(Port& port, CallRecord* refused) noexcept;
+  CallRecord* refuse_wishes_and_answers(CallRecord* refused) noexcept;
 
   const std::uint64_t id_;
   const std::shared_ptr<worker::Worker> worker_;
@@ -114,7 +120,7 @@ class Gate {
   std::atomic<bool> is_closed_{false};
   std::atomic<CallRecord*> wishes_{nullptr};
   std::atomic<IncomingRecord*> answers_{nullptr};
-  std::recursive_mutex mutex_;  // what is refused may run a continuation that drops another call
+  std::mutex mutex_;
   bool worker_has_gone_ = false;
   std::vector<std::shared_ptr<Port>> ports_;
   std::atomic<std::uint32_t> ports_version_{0};

@@ -24,9 +24,13 @@ constinit thread_local Lane* current_lane = nullptr;
 
 struct LaneHolder {
   std::shared_ptr<Lane> lane = std::make_shared<Lane>();
-  LaneHolder() { current_lane = lane.get(); }
+  LaneHolder() {
+    current_lane = lane.get();
+    worker::thread_context.after_turn = [] { return current_lane->drive_in_turn(); };
+  }
   ~LaneHolder() {
     lane->leave();
+    worker::thread_context.after_turn = nullptr;
     current_lane = nullptr;
   }
 };
@@ -45,7 +49,10 @@ void Lane::leave() {
   publish();
   is_orphaned.store(true, std::memory_order_release);
   // Release: who takes a port over sees everything this thread did with it.
-  for (auto& port : ports_) port->is_orphaned.store(true, std::memory_order_release);
+  for (auto& port : ports_) {
+    port->disown();
+    port->is_orphaned.store(true, std::memory_order_release);
+  }
   ports_.clear();
   for (auto& loop : loops_) loop->disown();
   loops_.clear();
@@ -60,7 +67,11 @@ void Lane::deliver(CallRecord* newest, CallRecord* oldest) noexcept {
   } while (!arrived_.compare_exchange_weak(top, newest, std::memory_order_release, std::memory_order_relaxed));
   // The thread announces its sleep, fences and looks; we put in place, fence and look: one of us sees the other.
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (is_sleeping_.load(std::memory_order_relaxed)) nudge();
+  if (is_sleeping_.load(std::memory_order_relaxed)) return nudge();
+  ring_bell();
+}
+
+void Lane::ring_bell() noexcept {
   if (!has_bell_.load(std::memory_order_relaxed)) return;
   std::unique_lock lock(mutex_);
   const std::shared_ptr<worker::Doorbell> bell = bell_;
@@ -85,6 +96,9 @@ void Lane::nudge() noexcept {
     is_nudged_ = true;
   }
   woken_.notify_one();
+  // As in deliver(): what the thread is nudged for is in place before we look where it sleeps.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  ring_bell();
 }
 
 Port* Lane::port_to(const std::shared_ptr<Gate>& gate) {
@@ -93,7 +107,11 @@ Port* Lane::port_to(const std::shared_ptr<Gate>& gate) {
     if (port->gate_id() == id) [[likely]]
       return gate->is_closed() ? nullptr : port.get();
   }
-  std::erase_if(ports_, [](const auto& port) { return port->gate().is_closed() && !port->has_unpublished(); });
+  std::erase_if(ports_, [](const auto& port) {
+    if (!port->gate().is_closed() || port->has_unpublished()) return false;
+    port->disown();  // the gate may be the last to hold it, on another thread
+    return true;
+  });
   std::shared_ptr<Port> port = gate->open_port(gate);
   if (port == nullptr) return nullptr;
   ports_.push_back(port);
@@ -109,6 +127,8 @@ void Lane::submit(Port& port, CallRecord* record) {
       gate.wish(record, CallRecord::kSubmit);
       return;
     }
+    // Ringing may find the gate closed and run continuations, which may make this lane forget the port.
+    const std::shared_ptr<Port> kept = port.shared_from_this();
     port.publish();
     const Instant since = worker::read_clock();
     while (!port.push(record)) {
@@ -119,19 +139,24 @@ void Lane::submit(Port& port, CallRecord* record) {
         std::this_thread::sleep_for(kAwake);
       }
     }
+    port.publish();
+    return;
   }
   if (port.unpublished() == 1) dirty_.push_back(&port);
   if (batches_ == 0 || port.unpublished() >= kPublishBatch) publish();
 }
 
 void Lane::publish() {
-  for (Port* port : dirty_) port->publish();
-  dirty_.clear();
+  // One by one: publishing may find a gate closed and run continuations, which submit and publish in their turn.
+  while (!dirty_.empty()) {
+    Port* port = dirty_.back();
+    dirty_.pop_back();
+    port->publish();
+  }
 }
 
-bool Lane::drive() {
-  if (arrived_.load(std::memory_order_relaxed) == nullptr && backlog_ == nullptr) return false;
-  Batch batch(*this);
+bool Lane::collect() {
+  if (arrived_.load(std::memory_order_relaxed) == nullptr) return false;
   // Acquire: pairs with deliver().
   CallRecord* newest = arrived_.exchange(nullptr, std::memory_order_acquire);
   // A stack: the newest is on top. Oldest first is fairer.
@@ -142,11 +167,27 @@ bool Lane::drive() {
     oldest = record;
     record = next;
   }
-  if (oldest != nullptr) {
-    (backlog_ == nullptr ? backlog_ : backlog_last_->link) = oldest;
-    backlog_last_ = newest;
-  }
   bool is_busy = false;
+  while (CallRecord* record = oldest) {
+    oldest = record->link;
+    if (record->waiter_kind == detail::WaiterKind::thread) {
+      // Its thread is this one and looks for itself.
+      --awaited;
+      is_busy = true;
+      resume_waiter(record);
+      continue;
+    }
+    record->link = nullptr;
+    (backlog_ == nullptr ? backlog_ : backlog_last_->link) = record;
+    backlog_last_ = record;
+  }
+  return is_busy;
+}
+
+bool Lane::drive() {
+  bool is_busy = collect();
+  if (backlog_ == nullptr) return is_busy;
+  Batch batch(*this);
   while (CallRecord* record = backlog_) {
     backlog_ = record->link;
     if (backlog_ != nullptr) __builtin_prefetch(backlog_->inline_bytes);
@@ -174,14 +215,15 @@ bool Lane::turn_loops() {
   return is_busy;
 }
 
-void Lane::wait_until(const std::function<bool()>& is_done, Duration at_most) {
+void Lane::wait_until(const std::function<bool()>& is_done, Duration at_most, Others others) {
   publish();
+  ++waits_;
   worker::active_threads.fetch_add(1, std::memory_order_relaxed);
   Instant idle_since = Instant::never();
   Instant until = Instant::never();
   while (!is_done()) {
     bool is_busy = turn_loops();
-    if (drive()) is_busy = true;
+    if (others == Others::stay ? collect() : drive()) is_busy = true;
     if (is_busy) {
       idle_since = Instant::never();
       if (at_most == Duration::max()) continue;
@@ -196,6 +238,7 @@ void Lane::wait_until(const std::function<bool()>& is_done, Duration at_most) {
     if (idle_since.is_never()) idle_since = now;
     rest(idle_since, until.is_never() ? Duration::max() : until - now);
   }
+  --waits_;
   worker::active_threads.fetch_sub(1, std::memory_order_relaxed);
 }
 

@@ -34,7 +34,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
   // ---- workers ----
   // Hands over a chain of completed records, newest to oldest, and wakes the thread if it sleeps.
   void deliver(CallRecord* newest, CallRecord* oldest) noexcept;
-  // Wakes the thread out of sleep().
+  // Wakes the thread out of its sleep, in whichever loop that is.
   void nudge() noexcept;
 
   // ---- the thread ----
@@ -44,11 +44,20 @@ class Lane : public std::enable_shared_from_this<Lane> {
   void submit(Port& port, CallRecord* record);
   // Resumes whoever waits for what has arrived. True if there was anybody.
   bool drive();
+  // The same inside of a loop's turn, unless this thread is in wait_until(), which drives outside of the turn: what it
+  // resumes there may block.
+  bool drive_in_turn() { return waits_ == 0 && drive(); }
   // Publishes what was submitted.
   void publish();
   // Drives this lane, and the loops without a thread that this thread turns, until `is_done` returns true or at most
   // for `at_most`.
-  void wait_until(const std::function<bool()>& is_done, Duration at_most = Duration::max());
+  // With `Others::stay`, nobody is resumed but threads in get(): what a coroutine that blocks would otherwise pile up
+  // on its own stack stays where it is.
+  enum class Others : std::uint8_t { are_resumed, stay };
+  void wait_until(const std::function<bool()>& is_done, Duration at_most = Duration::max(),
+                  Others others = Others::are_resumed);
+  // Whether a coroutine, started or resumed by this lane, is running on this thread.
+  bool is_inside_a_coroutine() const { return batches_ != 0; }
   // This thread turns that loop: its wait_until() does.
   void adopt(const std::shared_ptr<worker::Worker>& loop);
 
@@ -75,6 +84,8 @@ class Lane : public std::enable_shared_from_this<Lane> {
 
  private:
   friend struct LaneHolder;
+  bool collect();
+  void ring_bell() noexcept;
   bool turn_loops();
   void rest(Instant idle_since, Duration at_most);
   void sleep(Duration at_most);
@@ -89,6 +100,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
   CallRecord* backlog_ = nullptr;  // arrived, not yet resumed; a member so that a nested drive() goes on with it
   CallRecord* backlog_last_ = nullptr;
   std::uint32_t batches_ = 0;
+  std::uint32_t waits_ = 0;  // wait_until()s that this thread is inside of
   std::vector<std::shared_ptr<Port>> ports_;
   std::vector<Port*> dirty_;
   std::vector<std::shared_ptr<worker::Worker>> loops_;

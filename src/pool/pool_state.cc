@@ -244,6 +244,8 @@ bool PoolState::wait_until_quiet(std::chrono::nanoseconds deadline) {
 }
 
 Result<void> PoolState::close(std::chrono::nanoseconds deadline) {
+  // Acquire: the last handle of a closed pool may go anywhere, and finds everything stopped.
+  if (has_closed_.load(std::memory_order_acquire)) return {};
   WEIR_CHECK(worker::thread_context.loops_entered == 0, kClosedInside);
   WEIR_CHECK(executor_ == nullptr || !executor_->is_mine(), kClosedInside);
   std::lock_guard lock(close_mutex_);
@@ -254,6 +256,7 @@ Result<void> PoolState::close(std::chrono::nanoseconds deadline) {
   for (auto& post : posts_) post->leave();
   if (executor_) executor_->stop();
   if (owns_crew_) crew_->stop();
+  has_closed_.store(true, std::memory_order_release);
   if (was_quiet) return {};
   return std::unexpected(Error(Code::timeout, "calls or handlers were still running at the deadline and were cut off"));
 }

@@ -76,6 +76,7 @@ class PoolState {
   std::mutex serve_mutex_;
   std::mutex close_mutex_;
   bool is_closed_ = false;
+  std::atomic<bool> has_closed_{false};  // close() is through
 };
 
 // Drives what this thread awaits, for pools with worker threads.

@@ -1,5 +1,6 @@
 #include "pool/post.h"
 
+#include <algorithm>
 #include <exception>
 #include <utility>
 
@@ -31,6 +32,7 @@ Post::Post(Options options)
       local_(link_->local()) {
   gate_->post = this;
   gate_->engine = engine_;
+  gate_->buffers = buffers_.get();
   seat_ = std::make_unique<worker::Seat>(*engine_, *link_, worker_->burst(), this);
   hosted_.seat = seat_.get();
   hosted_.rung = &gate_->rung;
@@ -45,10 +47,14 @@ void Post::join() {
 
 void Post::leave() {
   worker_->run_on_loop([this] {
+    // Continuations and coroutines run in here like in any turn.
+    ++worker::thread_context.loops_entered;
     farewell();
     worker_->remove(hosted_);
     gate_->close();
     flush(worker_->now());
+    let_go();
+    --worker::thread_context.loops_entered;
     std::lock_guard lock(answer_mutex_);
     counters_copy_ = engine_->events().counters;
     has_left_ = true;
@@ -57,15 +63,17 @@ void Post::leave() {
 }
 
 void Post::farewell() {
-  // Continuations run in here like in any other turn.
-  ++worker::thread_context.loops_entered;
   Instant now = worker::read_clock();
   drain(now);
   engine_->close(now);
   for (int i = 0; i < kFarewellTurns && (seat_->poll_once(now) || seat_->is_blocked() || engine_->has_work()); ++i) {
     now = worker::read_clock();
   }
-  --worker::thread_context.loops_entered;
+}
+
+void Post::let_go() {
+  calls_.disown();
+  incoming_.disown();
 }
 
 Result<void> Post::serve(Method method, MethodEntry entry) {
@@ -172,8 +180,8 @@ void Post::flush(Instant) {
                   [](const Bundle& bundle) { return bundle.lane->is_orphaned.load(std::memory_order_acquire); });
   }
   if (executor_ != nullptr) executor_->flush();
-  // This thread may itself await calls of other workers.
-  if (Lane* lane = Lane::mine_if_any()) lane->drive();
+  // This thread may itself await calls of other workers; what it does about them leaves in this very turn.
+  if (Lane* lane = Lane::mine_if_any()) lane->drive_in_turn();
 }
 
 // ---- requests ------------------------------------------------------------------------------------------------------
@@ -198,10 +206,16 @@ void Post::run_inline(void* context, transfer::IncomingTransfer& transfer, Insta
   try {
     (*method.run_inline)(request);
   } catch (const std::exception& thrown) {
-    request.defer().fail(Code::application, thrown.what());
+    method.post->fail_thrown(request.defer(), thrown.what());
   } catch (...) {
-    request.defer().fail(Code::application, "the handler threw something that is no std::exception");
+    method.post->fail_thrown(request.defer(), "the handler threw something that is no std::exception");
   }
+}
+
+void Post::fail_thrown(Responder responder, std::string_view sentence) {
+  if (responder.pending()) return responder.fail(Code::application, sentence);
+  // The caller has its answer already, so only the operator can be told.
+  engine_->events().emit(event::Degraded{{}, "a handler threw after it had answered", sentence});
 }
 
 void Post::run_task(void* context, transfer::IncomingTransfer& transfer, Instant now) {
@@ -212,7 +226,7 @@ void Post::run_task(void* context, transfer::IncomingTransfer& transfer, Instant
     return post.fail(record, Code::overloaded, "the server's executor queue is full");
   }
   record->method = &method;
-  record->storage = keep_bytes({transfer.request, transfer.bytes}, transfer.pin, post.engine_->blocks());
+  record->storage = keep_bytes({transfer.request, transfer.bytes}, transfer.pin, *post.gate_);
   if (post.executor_ != nullptr) {
     post.executor_->push(record);
   } else {
@@ -263,26 +277,32 @@ void Post::answer_questions() {
   answered_.notify_all();
 }
 
-Counters Post::counters() {
-  if (gate_->is_mine() && !gate_->is_closed()) return engine_->events().counters;
-  std::unique_lock lock(answer_mutex_);
-  if (has_left_) return counters_copy_;
+std::uint64_t Post::ask(std::unique_lock<std::mutex>& lock) {
   const std::uint64_t mine = ++questions_;
   is_asked_.store(true, std::memory_order_relaxed);
+  // Without the lock: the gate may turn out to be closed, and then continuations run in here.
+  lock.unlock();
   gate_->ring(nullptr);
+  lock.lock();
+  return mine;
+}
+
+Counters Post::counters() {
+  if (gate_->is_mine()) return engine_->events().counters;
+  std::unique_lock lock(answer_mutex_);
+  if (has_left_) return counters_copy_;
+  const std::uint64_t mine = ask(lock);
   // A loop that nobody turns does not answer; then the last answer has to do.
   answered_.wait_for(lock, worker_->has_thread() ? kAnswerPatience * 25 : kAnswerPatience,
                      [&] { return has_left_ || answers_ >= mine; });
   return counters_copy_;
 }
 
-bool Post::is_quiet() {
+bool Post::is_quiet(Duration at_most) {
   if (gate_->is_mine()) return engine_->is_quiet();
   std::unique_lock lock(answer_mutex_);
-  const std::uint64_t mine = ++questions_;
-  is_asked_.store(true, std::memory_order_relaxed);
-  gate_->ring(nullptr);
-  answered_.wait_for(lock, kAnswerPatience, [&] { return has_left_ || answers_ >= mine; });
+  const std::uint64_t mine = ask(lock);
+  answered_.wait_for(lock, std::min(kAnswerPatience, at_most), [&] { return has_left_ || answers_ >= mine; });
   return answers_ >= mine && quiet_copy_;
 }
 

@@ -79,10 +79,11 @@ class Post final : public worker::SeatHost {
   // ---- the seat ----
   bool drain(Instant now) override;
   void flush(Instant now) override;
+  void let_go() override;
 
   // ---- any thread ----
   Counters counters();
-  bool is_quiet();  // asks the worker
+  bool is_quiet(Duration at_most = Duration::max());  // asks the worker, which may take that long to answer
   const std::string& limits_text() const { return limits_text_; }
 
  private:
@@ -100,6 +101,8 @@ class Post final : public worker::SeatHost {
   void take_wishes(Instant now);
   void take_answers(Instant now);
   void farewell();
+  void fail_thrown(Responder responder, std::string_view sentence);
+  std::uint64_t ask(std::unique_lock<std::mutex>& lock);  // the number of the question
   void answer_questions();
 
   crypto::SystemEntropy entropy_;

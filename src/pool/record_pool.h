@@ -3,14 +3,15 @@
 //
 // The taker's thread gives back without an atomic operation. Others push onto a stack that the taker empties as a
 // whole when its own list is used up, so there is no ABA. The count of those others doubles as the count-down after
-// the pool has gone: before, it only falls below zero; then the records still out are added, and whoever brings it to
-// zero frees the memory.
+// the pool has gone: while there is a pool it is kept far above zero; whoever brings it to zero frees the memory. What
+// the taker's thread counted by itself it adds when it lets go of the pool, so nobody else ever touches that.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "worker/thread_context.h"
@@ -24,13 +25,15 @@ class RecordPool {
  public:
   static constexpr std::size_t kChunk = 128;
 
+  static constexpr std::int64_t kPoolItself = std::int64_t{1} << 62;
+
   struct Core {
     explicit Core(Shared shared_) : shared(std::move(shared_)) {}
     std::atomic<const worker::ThreadContext*> owner{nullptr};
     Record* free = nullptr;  // the owner's
     std::int64_t live = 0;   // the owner's: taken and not given back on the owner's own thread
     alignas(64) std::atomic<Record*> returned{nullptr};
-    std::atomic<std::int64_t> balance{0};
+    std::atomic<std::int64_t> balance{kPoolItself};
     std::vector<std::unique_ptr<Record[]>> chunks;
     Shared shared;
   };
@@ -38,12 +41,18 @@ class RecordPool {
   RecordPool(Shared shared, std::size_t max_records) : core_(new Core(std::move(shared))), max_records_(max_records) {}
   RecordPool(const RecordPool&) = delete;
   RecordPool& operator=(const RecordPool&) = delete;
-  // The owner's thread does nothing with this pool any more.
+  // On the owner's thread, or after disown().
   ~RecordPool() {
-    core_->owner.store(nullptr, std::memory_order_relaxed);
-    const std::int64_t live = core_->live;
+    disown();
     // Acquire-release: see every push if we free, be seen if somebody else does.
-    if (core_->balance.fetch_add(live, std::memory_order_acq_rel) + live == 0) delete core_;
+    if (core_->balance.fetch_sub(kPoolItself, std::memory_order_acq_rel) == kPoolItself) delete core_;
+  }
+
+  // On the owner's thread: it takes no more, and what it gives back from here on it gives back like any other thread.
+  // Another thread may take from the pool afterwards, if it knows that this has happened.
+  void disown() {
+    core_->balance.fetch_add(std::exchange(core_->live, 0), std::memory_order_relaxed);
+    core_->owner.store(nullptr, std::memory_order_relaxed);
   }
 
   // For one thread at a time, which becomes the owner. Null if max_records are out.

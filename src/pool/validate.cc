@@ -25,9 +25,12 @@ Result<void> check(const Bound& bound) {
                                                            number(bound.value)));
 }
 
-Result<void> check_positive(const char* name, std::chrono::nanoseconds value) {
-  if (value > std::chrono::nanoseconds::zero()) return {};
-  return std::unexpected(Error(Code::invalid_argument, std::string(name) + " must be longer than zero"));
+constexpr std::chrono::hours kLongest{365 * 24};
+
+Result<void> check_duration(const char* name, std::chrono::nanoseconds value) {
+  if (value > std::chrono::nanoseconds::zero() && value <= kLongest) return {};
+  return std::unexpected(
+      Error(Code::invalid_argument, std::string(name) + " must be longer than zero and at most 365 days"));
 }
 
 Error refuse(std::string sentence) { return {Code::invalid_argument, std::move(sentence)}; }
@@ -51,6 +54,7 @@ Result<void> validate(const Config& config) {
   if (config.watchdog < std::chrono::nanoseconds::zero()) {
     return std::unexpected(refuse("watchdog must not be negative; 0 turns it off"));
   }
+  if (config.watchdog > kLongest) return std::unexpected(refuse("watchdog must be at most 365 days; 0 turns it off"));
 
   std::vector<Bound> bounds = {
       {"executor_threads", static_cast<std::uint64_t>(config.executor_threads), 0, 1'024},
@@ -83,7 +87,7 @@ Result<void> validate(const Config& config) {
       {"timeouts.idle_peer", config.timeouts.idle_peer},
   };
   for (const auto& [name, value] : durations) {
-    if (Result<void> checked = check_positive(name, value); !checked) return checked;
+    if (Result<void> checked = check_duration(name, value); !checked) return checked;
   }
   return {};
 }

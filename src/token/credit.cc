@@ -15,7 +15,8 @@ std::uint32_t CreditLedger::cold_allowance() const {
   return static_cast<std::uint32_t>(std::min({share, kLargestAllowance, options_.per_path}));
 }
 
-void CreditLedger::open(CreditAccount& account, std::uint64_t allowance) {
+void CreditLedger::open(CreditAccount& account, std::uint64_t allowance, std::uint32_t owner) {
+  account.owner_ = owner;
   account.claimed_ = account.announced_ = account.window_ = allowance;
   account.limit_ = std::min(allowance, free_bytes());
   account.pooled_ = true;
@@ -77,10 +78,14 @@ void CreditLedger::on_blocked(CreditAccount& account, std::uint64_t needed) {
     account.window_ = std::min(std::max(account.window_ * 2, options_.largest_cost), options_.per_path);
     account.grow_at_ = account.received_ + account.window_ / 2;
   }
-  // At most one message more than the limit is a sane wish; a larger one is cut to that.
-  const std::uint64_t wish = std::min(needed, account.limit_ + options_.largest_cost);
-  // One that is in line already may change its mind, but not to more than its bound.
-  if (!account.waiting_ || wish - account.finished_ <= options_.per_path) account.needed_ = wish;
+  // One that could send any message with what it has is not blocked, whatever it says: its complaint crossed our
+  // announcement, which is repeated, or it hoards.
+  if (account.limit_ < account.received_ + options_.largest_cost) {
+    // At most one message more than the limit is a sane wish; a larger one is cut to that.
+    const std::uint64_t wish = std::min(needed, account.limit_ + options_.largest_cost);
+    // One that is in line already may change its mind, but not to more than its bound.
+    if (!account.waiting_ || wish - account.finished_ <= options_.per_path) account.needed_ = wish;
+  }
   settle(account);
 }
 
@@ -127,6 +132,7 @@ void CreditLedger::serve_waiting() {
     first_waiting_ = account.next_waiting_;
     if (first_waiting_ == nullptr) last_waiting_ = nullptr;
     account.waiting_ = false;
+    account.blocked_ = true;  // it is to be told at once, however small the step
     if (!account.raised_) {
       account.raised_ = true;
       account.next_raised_ = raised_;

@@ -84,6 +84,9 @@ class CreditAccount {
   std::uint64_t limit() const { return limit_; }
   std::uint64_t unanswered() const { return received_ - finished_; }
   bool is_reserve() const { return !pooled_; }
+  std::uint32_t owner() const { return owner_; }  // the path, as its engine numbers it
+  // Promised and not used, and not in line for more: closing the path would give it back.
+  bool holds_unused() const { return pooled_ && limit_ > received_ && !waiting_; }
   bool should_announce() const {
     return limit_ > announced_ && (blocked_ || limit_ - announced_ >= quantum());  // a cold sender may know of more
   }
@@ -110,7 +113,8 @@ class CreditAccount {
   std::uint64_t grow_at_ = 0;    // what must have been received before the window doubles again
   std::uint64_t window_ = 0;     // how far the limit may stand beyond what is finished
   std::uint64_t needed_ = 0;     // while waiting
-  bool pooled_ = false;          // open, and its promises come out of the ledger's capacity
+  std::uint32_t owner_ = 0;
+  bool pooled_ = false;  // open, and its promises come out of the ledger's capacity
   bool blocked_ = false;
   bool waiting_ = false;
   bool raised_ = false;
@@ -138,7 +142,7 @@ class CreditLedger {
   std::uint32_t nested_allowance() const { return static_cast<std::uint32_t>(2 * options_.largest_cost); }
 
   // The allowance was promised without being kept free: what is not there any more is owed.
-  void open(CreditAccount& account, std::uint64_t allowance);
+  void open(CreditAccount& account, std::uint64_t allowance, std::uint32_t owner = 0);
   void open_reserve(CreditAccount& account);
   // `unanswered` requests keep their promise until finish_closed() is called for each.
   void close(CreditAccount& account);
@@ -171,9 +175,9 @@ class CreditLedger {
 // The accounts of one path, by level. Those of nested levels take memory once they are used: most paths never nest.
 class CreditAccounts {
  public:
-  void open(CreditLedger& ledger, std::uint64_t allowance) {
+  void open(CreditLedger& ledger, std::uint64_t allowance, std::uint32_t owner) {
     ledger_ = &ledger;
-    ledger.open(outermost_, allowance);
+    ledger.open(outermost_, allowance, owner);
   }
   // Level 0 has no share in the ledger either.
   void open_reserve(CreditLedger& ledger) {

@@ -84,12 +84,12 @@ struct AckFrame {
 //   blocked         level, needed: the limit that would let the next request go
 //   probe, probe_response   a timestamp of the prober's, echoed
 //   flow_reset      a transfer id
-//   close           a reason
+//   close           a reason, and the highest generation seen: requests beyond it never arrived
 //   path            the responder's number for this path
 //   ping            nothing
 enum class CloseReason : std::uint8_t {
   leaving = 0,   // the sender stops; outstanding calls fail
-  idle = 1,      // the sender had nothing outstanding and everything acknowledged; calls may be sent again elsewhere
+  idle = 1,      // the sender gives the path up; calls that it has not seen may be sent again elsewhere
   violation = 2  // the receiver broke a rule
 };
 // A cancellation tells what its request cost, because the request may never have arrived and never will.
@@ -184,11 +184,6 @@ inline std::byte* encode_u32(FrameType type, std::uint32_t value, std::byte* to)
   store<std::uint32_t>(to + 1, value);
   return to + 5;
 }
-inline std::byte* encode_u8(FrameType type, std::uint8_t value, std::byte* to) {
-  to[0] = static_cast<std::byte>(type);
-  to[1] = static_cast<std::byte>(value);
-  return to + 2;
-}
 inline std::byte* encode_bare(FrameType type, std::byte* to) {
   to[0] = static_cast<std::byte>(type);
   return to + 1;
@@ -264,11 +259,6 @@ inline const std::byte* decode_u32(const std::byte* at, const std::byte* end, st
   if (end - at < 5) return nullptr;
   value = load<std::uint32_t>(at + 1);
   return at + 5;
-}
-inline const std::byte* decode_u8(const std::byte* at, const std::byte* end, std::uint8_t& value) {
-  if (end - at < 2) return nullptr;
-  value = static_cast<std::uint8_t>(at[1]);
-  return at + 2;
 }
 
 }  // namespace weir::wire

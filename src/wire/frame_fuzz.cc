@@ -106,12 +106,9 @@ const std::byte* small(const std::byte* at, const std::byte* end, std::byte* scr
       break;
     case FrameType::credit:
     case FrameType::blocked:
+    case FrameType::close:
       next = decode_level(at, end, byte, value);
       again_end = encode_level(type, byte, value, scratch);
-      break;
-    case FrameType::close:
-      next = decode_u8(at, end, byte);
-      again_end = encode_u8(type, byte, scratch);
       break;
     case FrameType::path:
       next = decode_u32(at, end, value32);

@@ -27,6 +27,8 @@ class SeatHost {
   virtual bool drain(Instant now) = 0;
   // Handlers and completions of this turn have run: hand over what they left for other threads.
   virtual void flush(Instant now) = 0;
+  // The thread that turned the seat does so no more; another one may.
+  virtual void let_go() {}
 };
 
 // Owns neither engine nor link; has no thread, no clock and, in the steady state, allocates nothing. One thread at a
@@ -48,6 +50,11 @@ class Seat {
   bool is_blocked() const { return first_unsent_ < trains_.size(); }
   // The poller saw an error condition on the link's descriptor.
   void note_error() { link_.note_error(); }
+
+  // The loop gets another thread, or none.
+  void let_go() {
+    if (host_ != nullptr) host_->let_go();
+  }
 
   engine::Engine& engine() { return engine_; }
   link::Link& link() { return link_; }

@@ -12,6 +12,7 @@ class Worker;
 struct ThreadContext {
   std::uint32_t loops_entered = 0;  // inside Worker::poll(): handlers and continuations run in here
   Worker* turning = nullptr;        // the loop it is inside of
+  bool (*after_turn)() = nullptr;   // resumes what this thread awaits elsewhere; true if there was anything
   std::uint8_t depth = 0;           // of the calls made now: 0 outside handlers, a handler's own depth + 1 inside
 };
 

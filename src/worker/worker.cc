@@ -118,6 +118,7 @@ bool Worker::turn() {
   } else {
     is_busy |= poll_ready();
   }
+  if (thread_context.after_turn != nullptr) is_busy |= thread_context.after_turn();
 
   if (!options_.has_thread) is_in_turn_.store(false, std::memory_order_relaxed);
   is_turning_ = false;
