@@ -127,7 +127,8 @@ class Perf(Case):
         self.assertGreater(latency["p50"], 0)
         self.assertEqual(sorted([latency["p50"], latency["p90"], latency["p99"], latency["p999"], latency["max"]]),
                          [latency["p50"], latency["p90"], latency["p99"], latency["p999"], latency["max"]])
-        for name in "bytes_sent", "packets_sent", "cpu_s", "mtu":
+        self.assertGreaterEqual(report["cpu_s"], 0)  # a short run may take less than the clock's tick
+        for name in "bytes_sent", "packets_sent", "mtu":
             self.assertGreater(report[name], 0, name)
         for name in "bytes_retransmitted", "packets_control_only":
             self.assertGreaterEqual(report[name], 0, name)

@@ -74,7 +74,8 @@ class Request {
   int priority() const { return priority_; }
   // How many handlers stand between the first caller and this one.
   int depth() const { return depth_; }
-  // The caller has gone; stop working for it.
+  // The caller has gone; stop working for it. Only while the handler runs: a Request that was moved out of it must not
+  // be asked any more.
   bool cancelled() const { return responder_->cancelled(); }
 
   // For the library.

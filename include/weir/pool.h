@@ -95,7 +95,8 @@ class Pool {
   Result<void> serve_inline(Method method, std::function<void(InlineRequest&)> function);
 
   // Zero worker threads: one turn of the loop; handlers and continuations run in here. Returns whether anything was
-  // done. The first thread that calls it owns the loop.
+  // done. The first thread that calls it owns the loop until it ends; get() and run() of other threads wait for it
+  // then. While there is no owner, they turn the loop themselves.
   bool poll() const;
   bool poll_for(std::chrono::nanoseconds at_most) const;
 
@@ -109,7 +110,8 @@ class Pool {
   void spawn(Task<void> task) const;
 
   // Stops taking calls, waits until the outstanding ones and the running handlers are done or `deadline` passed, tells
-  // the peers (who fail the rest at once), and stops. Errors: what was cut off.
+  // the peers (who fail the rest at once), and stops. Errors: what was cut off. With zero worker threads, if the thread
+  // that owns the loop does not poll, the pool ends when it does, or when that thread ends; the error says so.
   Result<void> close(std::chrono::nanoseconds deadline = std::chrono::seconds(5)) const;
 
   // "127.0.0.1:4433": where this pool listens; with `.listen = "...:0"`, the port that it got.

@@ -124,6 +124,7 @@ struct Core {
 
   // ---- pack.cc ----
   void collect(std::vector<Train>& out, Instant now);
+  void send_plain_datagrams(std::vector<Train>& out);
   // Anything to send but acknowledgements.
   static bool has_something(const Path& path) {
     return !path.again.empty() || !path.replies.empty() || path.partial != nullptr || path.ping_owed ||
@@ -211,6 +212,7 @@ struct Core {
   std::vector<Plain> plain;
   std::vector<std::byte> plain_bytes;
   static constexpr std::size_t kMaxPlainBytes = 1u << 20;
+  static constexpr std::size_t kPlainBytesPerTurn = 64 * 1024;
   struct Farewell {  // the closing packet of a path that is gone
     std::uint32_t path = kNoPath;
     Address to;

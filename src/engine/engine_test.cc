@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/engine_testing.h"
+#include "engine/hostile_testing.h"
 
 namespace weir::engine {
 namespace {
@@ -294,6 +295,97 @@ TEST(Engine, AnIdlePeerTakesLittleMemoryAndIsForgotten) {
   pair.call(again, "echo", "y");
   ASSERT_TRUE(pair.run_until([&] { return again.completions != 0; }));
   EXPECT_FALSE(again.failed);
+}
+
+TEST(Engine, ASecondHelloThatFindsNoRoomLeavesTheOpenPathAlone) {
+  auto config = testing::test_config(false, 1);
+  config.limits.peers = 1;
+  Pair pair(config, testing::test_config(true, 2));
+  std::vector<IncomingTransfer*> held;
+  pair.serve("hold", [&](Engine&, IncomingTransfer& request, Instant) { held.push_back(&request); });
+  TestCall call;
+  pair.call(call, "hold", "x", "", std::chrono::seconds(1));
+  ASSERT_TRUE(pair.run_until([&] { return held.size() == 1; }));
+  pair.loss = 1;
+  TestCall second;
+  pair.call(second, "hold", "y", "", std::chrono::seconds(1));
+  ASSERT_TRUE(pair.run_until([&] { return call.completions != 0 && second.completions != 0; }));
+  EXPECT_EQ(call.code, Code::timeout);
+  EXPECT_EQ(second.code, Code::timeout);
+}
+
+TEST(Engine, AMessageThatFillsAPacketDoesNotWaitForADelayedAcknowledgement) {
+  auto client = testing::test_config(false, 1);
+  auto server = testing::test_config(true, 2);
+  client.datagram_bytes = server.datagram_bytes = 1'472;
+  Pair pair(client, server);
+  pair.mtu = 1'472;
+  pair.serve_echo();
+  for (int i = 0; i < 20; ++i) {  // finds the MTU
+    TestCall warm;
+    pair.call(warm, "echo", "warm");
+    ASSERT_TRUE(pair.run_until([&] { return warm.completions != 0; }));
+  }
+  for (std::size_t size = 1'300; size < 1'480; ++size) {
+    TestCall call;
+    const Instant before = pair.now;
+    Instant after = Instant::never();
+    call.then = [&](TestCall&) { after = pair.now; };
+    pair.call(call, "echo", std::string(size, 'x'));
+    ASSERT_TRUE(pair.run_until([&] { return call.completions != 0; }));
+    EXPECT_LT((after - before).count(), 500'000) << size;  // virtual time: two crossings of 10 us, no timer
+  }
+}
+
+TEST(Engine, AClientThatWasAwayForLongCallsOnAsIfNothingHadHappened) {
+  Pair pair;
+  pair.serve_echo();
+  TestCall first;
+  pair.call(first, "echo", "before");
+  ASSERT_TRUE(pair.run_until([&] { return first.completions != 0; }));
+  // The client is not turned for a while: what the server sent is never acknowledged, and the server gives the path up.
+  for (int i = 0; i < 20'000 && pair.server().census().paths != 0; ++i) {
+    const Instant next = pair.server().next_deadline();
+    if (!next.is_never() && next > pair.now) pair.now = next;
+    pair.turn(1);
+  }
+  ASSERT_EQ(pair.server().census().paths, 0u);
+  TestCall second;
+  pair.call(second, "echo", "after");
+  ASSERT_TRUE(pair.run_until([&] { return second.completions != 0; }));
+  EXPECT_FALSE(second.failed) << second.reply;
+  EXPECT_EQ(pair.handled, 2);
+}
+
+TEST(Engine, APathThatHasNamedAllItsCallsIsReplaced) {
+  Pair pair;
+  pair.serve_echo();
+  TestCall first;
+  pair.call(first, "echo", "x");
+  ASSERT_TRUE(pair.run_until([&] { return first.completions != 0; }));
+  testing::EngineAccess::core(pair.client()).paths.for_each([](Path& path) {
+    path.next_generation = wire::kMaxGeneration - 3;
+  });
+  for (int i = 0; i < 10; ++i) {
+    TestCall call;
+    pair.call(call, "echo", "y");
+    ASSERT_TRUE(pair.run_until([&] { return call.completions != 0; }));
+    EXPECT_FALSE(call.failed) << call.reply;
+  }
+  EXPECT_EQ(pair.handled, 11);
+}
+
+TEST(Engine, CompletionsThatSubmitEndlesslyDoNotHoldDeliverUp) {
+  Pair pair;
+  pair.client().close(pair.now);
+  TestCall call;
+  int rounds = 0;
+  call.then = [&](TestCall& again) {
+    if (++rounds < 1'000) pair.call(again, "echo", "x");
+  };
+  pair.call(call, "echo", "x");
+  pair.client().deliver(pair.now);
+  EXPECT_EQ(rounds, 1);
 }
 
 }  // namespace

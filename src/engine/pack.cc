@@ -179,34 +179,40 @@ void Core::probe_mtu(Path& path, std::vector<Train>& out, Instant now) {
 
 void Core::collect(std::vector<Train>& out, Instant now) {
   arena_used = 0;
-  for (const Plain& datagram : plain) {
+  send_plain_datagrams(out);
+  // One train for each path that has something, so that it leaves at once; those with more come again next time.
+  touching.swap(touched);
+  for (const std::uint32_t id : touching) {
+    Path* path = find_path(id);
+    if (path == nullptr || !path->touched) continue;
+    path->touched = false;
+    if (kArenaBytes - arena_used <= 2 * config.datagram_bytes) {
+      touch(*path);
+      continue;
+    }
+    // Somebody who makes us acknowledge and never acknowledges himself: the record of sent packets is used up.
+    if (path->loss.sent().size() + kMaxSegments >= path->loss.sent().bound()) [[unlikely]] {
+      end_path(*path, Code::peer_failed, "the peer acknowledges nothing", false, now);
+      continue;
+    }
+    pack_path(*path, out, now);
+    if (find_path(id) != nullptr) update_timer(*path, now);  // a path that is used up ends itself
+  }
+  touching.clear();
+}
+
+// As many as share the transmit memory fairly with the paths; the others go next time.
+void Core::send_plain_datagrams(std::vector<Train>& out) {
+  std::size_t taken = 0;
+  while (taken < plain.size() && arena_used + plain[taken].size <= kPlainBytesPerTurn) {
+    const Plain& datagram = plain[taken++];
     std::byte* to = arena.get() + arena_used;
     std::memcpy(to, plain_bytes.data() + datagram.begin, datagram.size);
     out.push_back({.to = datagram.to, .bytes = {to, datagram.size}, .segment_size = datagram.size, .path = kNoPath});
     arena_used += datagram.size;
   }
-  plain.clear();
-  plain_bytes.clear();
-  while (!touched.empty() && kArenaBytes - arena_used > 2 * config.datagram_bytes) {
-    touching.swap(touched);
-    for (const std::uint32_t id : touching) {
-      Path* path = find_path(id);
-      if (path == nullptr || !path->touched) continue;
-      path->touched = false;
-      if (kArenaBytes - arena_used <= 2 * config.datagram_bytes) {
-        touch(*path);
-        continue;
-      }
-      // Somebody who makes us acknowledge and never acknowledges himself: the record of sent packets is used up.
-      if (path->loss.sent().size() + kMaxSegments >= path->loss.sent().bound()) [[unlikely]] {
-        end_path(*path, Code::peer_failed, "the peer acknowledges nothing", false, now);
-        continue;
-      }
-      pack_path(*path, out, now);
-      update_timer(*path, now);
-    }
-    touching.clear();
-  }
+  plain.erase(plain.begin(), plain.begin() + static_cast<std::ptrdiff_t>(taken));
+  if (plain.empty()) plain_bytes.clear();
 }
 
 }  // namespace weir::engine

@@ -114,6 +114,7 @@ void resume_here(CallRecord* record, const transfer::Outcome& outcome) {
       return;
     }
     case WaiterKind::coroutine: {
+      --gate_of(record).worker().direct_waiters;
       InPlace place{&outcome};
       record->in_place = &place;
       record->waiter.has_arrived = true;
@@ -128,6 +129,7 @@ void resume_here(CallRecord* record, const transfer::Outcome& outcome) {
     case WaiterKind::group:
     case WaiterKind::thread:
     case WaiterKind::none:
+      --gate_of(record).worker().direct_waiters;
       settle(record, outcome);
       resume_waiter(record);
       return;
@@ -135,6 +137,8 @@ void resume_here(CallRecord* record, const transfer::Outcome& outcome) {
 }
 
 enum class Claim : std::uint8_t { waiting, done };
+
+constexpr Duration kOwnerPatience = std::chrono::milliseconds(200);  // that a loop's owner may be late
 
 // Acquire: the result is there if the stage says so.
 bool is_done(const CallRecord* record) { return record->stage.load(std::memory_order_acquire) >= CallStage::done; }
@@ -152,7 +156,10 @@ Claim claim(CallRecord* record) noexcept {
   }
   Gate& gate = *record->core->shared;
   if (record->is_direct && gate.is_mine()) {
-    if (has_lane) record->waiter.lane = nullptr;
+    if (has_lane) {
+      record->waiter.lane = nullptr;
+      ++gate.worker().direct_waiters;
+    }
     record->stage.store(CallStage::claimed, std::memory_order_relaxed);
     return Claim::waiting;
   }
@@ -162,6 +169,7 @@ Claim claim(CallRecord* record) noexcept {
     if (thread_context.turning != nullptr) lane->listen_at(thread_context.turning->doorbell());
     record->waiter.lane = lane;
     ++lane->awaited;
+    if (!gate.worker().has_thread()) lane->watch(gate.shared_worker());
   }
   if (record->is_direct) {
     gate.wish(record, CallRecord::kClaim);
@@ -176,6 +184,20 @@ Claim claim(CallRecord* record) noexcept {
   if (lane != nullptr) --lane->awaited;
   record->waiter_kind = WaiterKind::none;
   return Claim::done;
+}
+
+// The thread that waits for it gives up. False if the record is on its way to the lane already.
+bool abandon(CallRecord* record) {
+  Gate& gate = gate_of(record);
+  if (record->is_direct) {
+    record->waiter.is_abandoned = true;  // the lane gives it up when it comes
+    return true;
+  }
+  CallStage expected = CallStage::claimed;
+  if (!record->stage.compare_exchange_strong(expected, CallStage::pending, std::memory_order_acq_rel)) return false;
+  --record->waiter.lane->awaited;
+  gate.wish(record, CallRecord::kDrop);
+  return true;
 }
 
 }  // namespace
@@ -347,15 +369,30 @@ Result<Reply> call_wait(CallRecord* record) {
              "complete the call: await it or use then()");
   const std::shared_ptr<pool::Gate>& gate = record->core->shared;
   pool::Lane& lane = pool::Lane::mine();
-  if (!gate->worker().has_thread() && (gate->is_mine() || !gate->worker().has_owner()) && !gate->is_closed()) {
-    gate->worker().claim();
-    lane.adopt(gate->shared_worker());
-  }
+  const bool has_thread = gate->worker().has_thread();
+  if (!has_thread && !gate->is_closed()) lane.borrow(gate->shared_worker());
   record->waiter_kind = WaiterKind::thread;
   record->waiter = {};
   if (pool::claim(record) == Claim::waiting) {
     const auto others = lane.is_inside_a_coroutine() ? pool::Lane::Others::stay : pool::Lane::Others::are_resumed;
-    lane.wait_until([record] { return record->waiter.has_arrived; }, Duration::max(), others);
+    const auto has_arrived = [record] { return record->waiter.has_arrived; };
+    // The deadline is the loop's to watch; but if its owner lives and does not poll, nobody else does.
+    const bool is_on_its_own = !has_thread && record->waiter.lane != nullptr && !record->deadline.is_never();
+    const Duration patience =
+        is_on_its_own ? std::max(Duration::zero(), record->deadline - worker::read_clock()) + pool::kOwnerPatience
+                      : Duration::max();
+    lane.wait_until(has_arrived, patience, others);
+    if (!has_arrived()) {
+      if (pool::abandon(record)) {
+        return std::unexpected(Error(Code::timeout,
+                                     "this pool has no worker threads, and the thread that owns its loop lives but does "
+                                     "not poll",
+                                     true));
+      }
+      lane.wait_until(has_arrived, Duration::max(), others);
+    }
+  } else {
+    lane.give_back_if_idle();
   }
   return call_take(record);
 }
@@ -369,6 +406,7 @@ void call_drop(CallRecord* record) noexcept {
   const CallStage stage = record->stage.load(std::memory_order_acquire);
   if (record->is_direct && gate.is_mine()) {
     if (stage == CallStage::done || gate.post == nullptr) return pool::drop_result(record);
+    if (stage == CallStage::claimed && record->waiter.lane == nullptr) --gate.worker().direct_waiters;
     record->stage.store(CallStage::pending, std::memory_order_relaxed);
     return gate.post->drop(record);
   }

@@ -15,7 +15,8 @@ namespace {
 
 constexpr Duration kSpin = std::chrono::microseconds(4);    // then every idle round yields
 constexpr Duration kAwake = std::chrono::microseconds(50);  // then it sleeps
-// A thread that turns several loops can sleep in one of them only: its sleep is cut into pieces.
+// A thread that turns several loops can sleep in one of them only, and one that waits for another thread's loop has to
+// see whether that thread has ended: their sleep is cut into pieces.
 constexpr Duration kMixedSleep = std::chrono::milliseconds(1);
 
 constinit thread_local Lane* current_lane = nullptr;
@@ -46,6 +47,9 @@ Lane& Lane::mine() {
 }
 
 void Lane::leave() {
+  // First: a pool that waits for its last turn has it now, and its continuations may still submit.
+  for (auto& loop : loops_) loop->disown();
+  loops_.clear();
   publish();
   is_orphaned.store(true, std::memory_order_release);
   // Release: who takes a port over sees everything this thread did with it.
@@ -54,8 +58,6 @@ void Lane::leave() {
     port->is_orphaned.store(true, std::memory_order_release);
   }
   ports_.clear();
-  for (auto& loop : loops_) loop->disown();
-  loops_.clear();
   if (awaited != 0) self_ = shared_from_this();
 }
 
@@ -204,10 +206,42 @@ void Lane::adopt(const std::shared_ptr<worker::Worker>& loop) {
   listen_at(loop->doorbell());
 }
 
-bool Lane::turn_loops() {
+bool Lane::borrow(const std::shared_ptr<worker::Worker>& loop) {
+  if (!loop->is_mine() && !loop->try_borrow()) return false;
+  adopt(loop);
+  return true;
+}
+
+void Lane::watch(const std::shared_ptr<worker::Worker>& loop) {
+  if (std::find(watched_.begin(), watched_.end(), loop) == watched_.end()) watched_.push_back(loop);
+}
+
+void Lane::mind_loops() {
+  if (awaited == 0) watched_.clear();
+  for (auto& loop : watched_) {
+    if (!loop->has_owner() && !loop->is_wanted()) borrow(loop);
+  }
+  for (auto& loop : loops_) {
+    if (loop->is_mine() && loop->is_lent() && loop->is_wanted() && loop->try_give_back() && awaited != 0) watch(loop);
+  }
+}
+
+void Lane::give_back_loops() {
+  for (auto& loop : loops_) {
+    if (loop->is_mine() && loop->is_lent() && !loop->try_give_back()) loop->keep();
+  }
+  forget_lost_loops();
+}
+
+void Lane::forget_lost_loops() {
   // A loop that ended, or that another thread turns now, is not ours to sleep in either.
   const auto is_lost = [](const auto& loop) { return !loop->is_mine(); };
   if (std::erase_if(loops_, is_lost) != 0) listen_at(loops_.empty() ? nullptr : loops_.back()->doorbell());
+}
+
+bool Lane::turn_loops() {
+  mind_loops();
+  forget_lost_loops();
   bool is_busy = false;
   for (std::size_t i = 0; i < loops_.size(); ++i) {
     if (loops_[i]->poll()) is_busy = true;
@@ -236,9 +270,10 @@ void Lane::wait_until(const std::function<bool()>& is_done, Duration at_most, Ot
     }
     if (is_busy) continue;
     if (idle_since.is_never()) idle_since = now;
-    rest(idle_since, until.is_never() ? Duration::max() : until - now);
+    const Duration time_left = until.is_never() ? Duration::max() : until - now;
+    rest(idle_since, watched_.empty() ? time_left : std::min(time_left, kMixedSleep));
   }
-  --waits_;
+  if (--waits_ == 0) give_back_loops();
   worker::active_threads.fetch_sub(1, std::memory_order_relaxed);
 }
 

@@ -60,6 +60,13 @@ class Lane : public std::enable_shared_from_this<Lane> {
   bool is_inside_a_coroutine() const { return batches_ != 0; }
   // This thread turns that loop: its wait_until() does.
   void adopt(const std::shared_ptr<worker::Worker>& loop);
+  // The same until wait_until() ends. False if another thread has the loop.
+  bool borrow(const std::shared_ptr<worker::Worker>& loop);
+  void give_back_if_idle() {
+    if (waits_ == 0) give_back_loops();
+  }
+  // Something that this thread awaits comes from a loop without a thread: if its owner ends, wait_until() borrows it.
+  void watch(const std::shared_ptr<worker::Worker>& loop);
 
   // Submissions made while one of these lives are published together at its end, or kPublishBatch at a time.
   class Batch {
@@ -86,6 +93,9 @@ class Lane : public std::enable_shared_from_this<Lane> {
   friend struct LaneHolder;
   bool collect();
   void ring_bell() noexcept;
+  void mind_loops();
+  void give_back_loops();
+  void forget_lost_loops();
   bool turn_loops();
   void rest(Instant idle_since, Duration at_most);
   void sleep(Duration at_most);
@@ -104,6 +114,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
   std::vector<std::shared_ptr<Port>> ports_;
   std::vector<Port*> dirty_;
   std::vector<std::shared_ptr<worker::Worker>> loops_;
+  std::vector<std::shared_ptr<worker::Worker>> watched_;  // loops of other threads that something awaited comes from
   std::atomic<bool> has_bell_{false};
   std::shared_ptr<worker::Doorbell> bell_;  // under mutex_: a worker may be about to ring it
   transfer::BlockPool blocks_;

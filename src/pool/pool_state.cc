@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <thread>
 #include <utility>
@@ -17,6 +18,12 @@ namespace {
 
 constexpr std::chrono::milliseconds kLastHandleDeadline{200};
 constexpr std::chrono::microseconds kQuietCheck{500};
+constexpr std::chrono::milliseconds kLoanCheck{1};  // whether a loop that somebody borrowed is back
+
+constexpr std::chrono::seconds kOwnerPatience{5};     // for what cannot be done before the owner of a loop polls
+constexpr std::chrono::milliseconds kGoodbye{200};    // for the same at the end of close(), after its deadline
+constexpr const char* kOwnerDoesNotPoll =
+    "this pool has no worker threads, and the thread that owns its loop lives but does not poll";
 
 constexpr const char* kClosedInside =
     "a pool was closed, or its last handle dropped, inside a handler or continuation on the thread that turns a loop: "
@@ -119,7 +126,7 @@ Result<void> PoolState::open_post(std::size_t index, const crypto::SharedSecret&
                               .receive_buffer_bytes = report.receive_buffer_bytes,
                               .limits = config_.limits,
                               .timeouts = config_.timeouts};
-  auto& post = *posts_.emplace_back(std::make_unique<pool::Post>(pool::Post::Options{.engine = std::move(engine),
+  auto& post = *posts_.emplace_back(std::make_shared<pool::Post>(pool::Post::Options{.engine = std::move(engine),
                                                                                      .worker = crew_->worker(index),
                                                                                      .buffers = std::move(buffers),
                                                                                      .link = std::move(*opened),
@@ -127,8 +134,8 @@ Result<void> PoolState::open_post(std::size_t index, const crypto::SharedSecret&
                                                                                      .executor = executor_.get(),
                                                                                      .seed = random_word()}));
   report_clamped_buffers(post, report);
-  post.join();
-  return {};
+  if (post.join(worker::read_clock() + kOwnerPatience)) return {};
+  return std::unexpected(Error(Code::timeout, kOwnerDoesNotPoll));
 }
 
 void PoolState::report_clamped_buffers(pool::Post& post, const link::LinkReport& report) {
@@ -173,24 +180,35 @@ Result<void> PoolState::serve(Method method, const pool::MethodEntry& entry) {
   for (std::size_t i = 0; i < crew_->size(); ++i) {
     pool::Post& post = *posts_[i];
     if (post.gate()->is_closed()) return std::unexpected(Error(Code::closed, "the pool is closed"));
+    const auto serve_here = [&] {
+      served = post.gate()->is_closed() ? std::unexpected(Error(Code::closed, "the pool is closed"))
+                                        : post.serve(method, entry);
+    };
+    const bool has_run = crew_->worker(i)->run_on_loop(serve_here, worker::read_clock() + kOwnerPatience);
+    if (!has_run) {
+      return std::unexpected(crew_->has_threads() ? Error(Code::closed, "the pool is closed")
+                                                  : Error(Code::timeout, kOwnerDoesNotPoll));
+    }
     // All posts serve the same methods, so what the first refuses none has.
-    crew_->worker(i)->run_on_loop([&] { served = post.serve(method, entry); });
     if (!served) return served;
   }
   return served;
 }
 
-bool PoolState::turn_loop_here() {
-  if (crew_->has_threads() || !crew_->worker(0)->claim()) return false;
-  pool::Lane::mine().adopt(crew_->worker(0));
-  return true;
-}
-
 bool poll_crew(worker::Crew& crew, std::chrono::nanoseconds at_most) {
   if (crew.has_threads()) return drive_this_thread(at_most);
   worker::Worker& loop = *crew.worker(0);
-  if (loop.claim()) [[unlikely]]
-    pool::Lane::mine().adopt(crew.worker(0));
+  if (!loop.is_mine()) [[unlikely]] {
+    const Instant until = worker::read_clock() + at_most;
+    // While somebody who waits has borrowed the loop, it turns; this thread sees to its own.
+    while (loop.try_claim() == worker::Worker::Claim::lent) {
+      const Duration time_left = until - worker::read_clock();
+      if (drive_this_thread(std::clamp<Duration>(time_left, Duration::zero(), kLoanCheck))) return true;
+      if (time_left <= Duration::zero()) return false;
+    }
+    // If this thread ends, its lane sees to it that the loop is nobody's again.
+    if (loop.is_mine()) pool::Lane::mine().adopt(crew.worker(0));
+  }
   return at_most == std::chrono::nanoseconds::zero() ? loop.poll() : loop.poll_for(at_most);
 }
 
@@ -211,8 +229,8 @@ void PoolState::run_until_done(TaskBase& task) {
   WEIR_CHECK(worker::thread_context.loops_entered == 0,
              "run() was called inside a handler or continuation on the thread that turns the loop: await the task or "
              "spawn() it");
-  turn_loop_here();
   pool::Lane& lane = pool::Lane::mine();
+  if (!crew_->has_threads()) lane.borrow(crew_->worker(0));
   {
     const pool::Lane::Batch batch(lane);
     task.start();
@@ -220,27 +238,25 @@ void PoolState::run_until_done(TaskBase& task) {
   lane.wait_until([&] { return task.done(); });
 }
 
-bool PoolState::wait_until_quiet(std::chrono::nanoseconds deadline) {
-  const auto is_quiet = [this] {
-    for (auto& post : posts_) {
-      if (!post->is_quiet()) return false;
-    }
-    return true;
+bool PoolState::wait_until_quiet(Instant until) {
+  const auto time_left = [until] {
+    return until.is_never() ? Duration::max() : std::max(Duration::zero(), until - worker::read_clock());
   };
-  worker::Worker& first = *crew_->worker(0);
-  if (!crew_->has_threads() && (first.is_mine() || !first.has_owner())) {
-    const bool is_new_here = turn_loop_here();
-    pool::Lane::mine().wait_until(is_quiet, deadline);
-    const bool was_quiet = is_quiet();
-    if (is_new_here) first.disown();  // other pools may be on it, for another thread to turn
+  bool was_quiet = false;
+  const auto is_quiet = [&] {
+    was_quiet = true;
+    for (auto& post : posts_) was_quiet = was_quiet && post->is_quiet(time_left());
     return was_quiet;
-  }
-  const Instant until = worker::read_clock() + deadline;
-  while (!is_quiet()) {
+  };
+  for (;;) {
+    if (!crew_->has_threads() && pool::Lane::mine().borrow(crew_->worker(0))) {
+      pool::Lane::mine().wait_until(is_quiet, time_left());
+    } else if (!is_quiet()) {
+      std::this_thread::sleep_for(std::min<Duration>(kQuietCheck, time_left()));
+    }
+    if (was_quiet) return true;
     if (worker::read_clock() >= until) return false;
-    std::this_thread::sleep_for(kQuietCheck);
   }
-  return true;
 }
 
 Result<void> PoolState::close(std::chrono::nanoseconds deadline) {
@@ -252,11 +268,17 @@ Result<void> PoolState::close(std::chrono::nanoseconds deadline) {
   if (std::exchange(is_closed_, true)) return {};
   for (auto& post : posts_) post->gate()->is_draining.store(true, std::memory_order_relaxed);
   if (pool::Lane* lane = pool::Lane::mine_if_any()) lane->publish();
-  const bool was_quiet = wait_until_quiet(deadline);
-  for (auto& post : posts_) post->leave();
+  const Instant until = worker::read_clock() + deadline;
+  const bool was_quiet = wait_until_quiet(until);
+  bool have_left = true;
+  for (auto& post : posts_) have_left &= post->leave(std::max(until, worker::read_clock() + kGoodbye));
   if (executor_) executor_->stop();
   if (owns_crew_) crew_->stop();
   has_closed_.store(true, std::memory_order_release);
+  if (!have_left) {
+    return std::unexpected(Error(Code::timeout, std::string(kOwnerDoesNotPoll) +
+                                                    ": the pool ends when it does, or when that thread ends"));
+  }
   if (was_quiet) return {};
   return std::unexpected(Error(Code::timeout, "calls or handlers were still running at the deadline and were cut off"));
 }

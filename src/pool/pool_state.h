@@ -58,17 +58,15 @@ class PoolState {
   Result<void> open_posts();
   Result<void> open_post(std::size_t index, const crypto::SharedSecret& secret, const Address& bind, bool accepts);
   void report_clamped_buffers(pool::Post& post, const link::LinkReport& report);
-  bool wait_until_quiet(std::chrono::nanoseconds deadline);
+  bool wait_until_quiet(Instant until);
   std::shared_ptr<PeerState> make_peer(std::string_view address);
-  // Makes the calling thread turn the loop, if it has no thread. True if it did not before.
-  bool turn_loop_here();
 
   const Config config_;
   const std::shared_ptr<worker::Crew> crew_;
   const bool owns_crew_;
   std::unique_ptr<pool::Executor> executor_;
   // One per worker; if workers share a port, one more per worker for its calls, from first_caller_ on.
-  std::vector<std::unique_ptr<pool::Post>> posts_;
+  std::vector<std::shared_ptr<pool::Post>> posts_;
   std::size_t first_caller_ = 0;
   router::Router router_;
   std::mutex peers_mutex_;

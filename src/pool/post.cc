@@ -41,25 +41,29 @@ Post::Post(Options options)
 
 Post::~Post() { WEIR_CHECK(has_left_, "a post was destroyed before it left its worker"); }
 
-void Post::join() {
-  worker_->run_on_loop([this] { worker_->add(hosted_); });
+bool Post::join(Instant until) {
+  return worker_->run_on_loop([this] { worker_->add(hosted_); }, until);
 }
 
-void Post::leave() {
-  worker_->run_on_loop([this] {
-    // Continuations and coroutines run in here like in any turn.
-    ++worker::thread_context.loops_entered;
-    farewell();
-    worker_->remove(hosted_);
-    gate_->close();
-    flush(worker_->now());
-    let_go();
-    --worker::thread_context.loops_entered;
-    std::lock_guard lock(answer_mutex_);
-    counters_copy_ = engine_->events().counters;
-    has_left_ = true;
-    answered_.notify_all();
-  });
+bool Post::leave(Instant until) {
+  if (worker_->run_on_loop([this] { leave_now(); }, until)) return true;
+  worker_->post([self = shared_from_this()] { self->leave_now(); });
+  return false;
+}
+
+void Post::leave_now() {
+  // Continuations and coroutines run in here like in any turn.
+  ++worker::thread_context.loops_entered;
+  farewell();
+  worker_->remove(hosted_);
+  gate_->close();
+  flush(worker_->now());
+  let_go();
+  --worker::thread_context.loops_entered;
+  std::lock_guard lock(answer_mutex_);
+  counters_copy_ = engine_->events().counters;
+  has_left_ = true;
+  answered_.notify_all();
 }
 
 void Post::farewell() {

@@ -39,7 +39,7 @@ struct MethodEntry {
 };
 
 // One per pool and worker. Made by the pool, then the worker's only, except where it says otherwise.
-class Post final : public worker::SeatHost {
+class Post final : public worker::SeatHost, public std::enable_shared_from_this<Post> {
  public:
   struct Options {
     engine::EngineConfig engine;
@@ -59,10 +59,10 @@ class Post final : public worker::SeatHost {
   const Address& local() const { return local_; }
 
   // Any thread: puts the post on its worker, and takes it off. leave() completes every call with Code::closed and
-  // sends the closing packets.
-  void join();
-  void leave();
-  bool has_left() const { return has_left_; }
+  // sends the closing packets. False if the worker has no thread and its owner did not poll until then; what leave()
+  // does is then done when the owner polls next, or ends.
+  bool join(Instant until);
+  bool leave(Instant until);
 
   Result<void> serve(Method method, MethodEntry entry);
 
@@ -79,6 +79,7 @@ class Post final : public worker::SeatHost {
   // ---- the seat ----
   bool drain(Instant now) override;
   void flush(Instant now) override;
+  bool is_starved() const override { return buffers_->in_use() >= buffers_->max_buffers(); }
   void let_go() override;
 
   // ---- any thread ----
@@ -100,6 +101,7 @@ class Post final : public worker::SeatHost {
   IncomingRecord* accept(transfer::IncomingTransfer& transfer, Instant now);
   void take_wishes(Instant now);
   void take_answers(Instant now);
+  void leave_now();
   void farewell();
   void fail_thrown(Responder responder, std::string_view sentence);
   std::uint64_t ask(std::unique_lock<std::mutex>& lock);  // the number of the question

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "worker/clock.h"
@@ -28,10 +29,14 @@ Result<std::shared_ptr<Crew>> Crew::open(Options options) {
   if (options.watchdog < Duration::zero()) {
     return std::unexpected(Error(Code::invalid_argument, "watchdog must not be negative; 0 turns it off"));
   }
-  return std::make_shared<Crew>(std::move(options));
+  auto crew = std::make_shared<Crew>(std::move(options));
+  if (Result<void> started = crew->start(); !started) return std::unexpected(started.error());
+  return crew;
 }
 
-Crew::Crew(Options options) : options_(std::move(options)) {
+Crew::Crew(Options options) : options_(std::move(options)) {}
+
+Result<void> Crew::start() {
   const int count = options_.threads == 0 ? 1 : options_.threads;
   for (int i = 0; i < count; ++i) {
     workers_.push_back(std::make_shared<Worker>(Worker::Options{
@@ -41,9 +46,19 @@ Crew::Crew(Options options) : options_(std::move(options)) {
         .place = options_.places.empty() ? WorkerPlace{} : options_.places[static_cast<std::size_t>(i)],
         .subscriber = options_.subscriber,
     }));
-    if (options_.threads > 0) workers_.back()->start();
+    if (!workers_.back()->is_open()) {
+      return std::unexpected(
+          Error(Code::overloaded, "the process has used up its descriptors: raise `ulimit -n` or share Workers"));
+    }
   }
-  if (options_.threads > 0 && options_.watchdog > Duration::zero()) watchdog_ = std::thread([this] { watch(); });
+  if (options_.threads == 0) return {};
+  try {
+    for (auto& worker : workers_) worker->start();
+    if (options_.watchdog > Duration::zero()) watchdog_ = std::thread([this] { watch(); });
+  } catch (const std::system_error& thrown) {
+    return std::unexpected(Error(Code::overloaded, std::string("a thread could not be started: ") + thrown.what()));
+  }
+  return {};
 }
 
 Crew::~Crew() { stop(); }

@@ -28,7 +28,7 @@ class Crew {
   };
   static Result<std::shared_ptr<Crew>> open(Options options);
 
-  explicit Crew(Options options);
+  explicit Crew(Options options);  // for open()
   ~Crew();
   Crew(const Crew&) = delete;
   Crew& operator=(const Crew&) = delete;
@@ -39,6 +39,7 @@ class Crew {
   void stop();
 
  private:
+  Result<void> start();
   void watch();
 
   const Options options_;

@@ -48,6 +48,8 @@ class Doorbell {
   // For the watchdog: a sleeper makes no progress and is none the worse for it.
   bool is_sleeping() const noexcept { return sleeping_.load(std::memory_order_relaxed); }
 
+  // False if the process had no descriptor left for it; then nothing else may be called.
+  bool is_open() const { return read_end_ >= 0; }
   int descriptor() const { return read_end_; }
   void clear_descriptor() noexcept;  // after the poller reported it readable
 

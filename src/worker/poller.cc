@@ -27,19 +27,22 @@ int to_milliseconds(Duration at_most) {
 
 #if defined(__linux__)
 
-Poller::Poller() : epoll_(epoll_create1(EPOLL_CLOEXEC)) {
-  WEIR_CHECK(epoll_ >= 0, "no epoll: the process has used up its descriptors; raise `ulimit -n`");
+Poller::Poller() : epoll_(epoll_create1(EPOLL_CLOEXEC)) {}
+
+Poller::~Poller() {
+  if (epoll_ >= 0) close(epoll_);
 }
 
-Poller::~Poller() { close(epoll_); }
+bool Poller::is_open() const { return epoll_ >= 0; }
 
 void Poller::add(int descriptor, void* tag) {
   epoll_event event{.events = EPOLLIN, .data = {.ptr = tag}};
   WEIR_CHECK(epoll_ctl(epoll_, EPOLL_CTL_ADD, descriptor, &event) == 0, "a descriptor could not be added to epoll");
 }
 
-void Poller::want_write(int descriptor, void* tag, bool wanted) {
-  epoll_event event{.events = EPOLLIN | (wanted ? std::uint32_t{EPOLLOUT} : 0), .data = {.ptr = tag}};
+void Poller::want(int descriptor, void* tag, Wanted wanted) {
+  epoll_event event{.events = (wanted.read ? std::uint32_t{EPOLLIN} : 0) | (wanted.write ? std::uint32_t{EPOLLOUT} : 0),
+                    .data = {.ptr = tag}};
   epoll_ctl(epoll_, EPOLL_CTL_MOD, descriptor, &event);
 }
 
@@ -68,11 +71,13 @@ std::size_t Poller::wait(Duration at_most) {
 Poller::Poller() = default;
 Poller::~Poller() = default;
 
-void Poller::add(int descriptor, void* tag) { watched_.push_back({descriptor, tag, false}); }
+bool Poller::is_open() const { return true; }
 
-void Poller::want_write(int descriptor, void* tag, bool wanted) {
+void Poller::add(int descriptor, void* tag) { watched_.push_back({descriptor, tag, {}}); }
+
+void Poller::want(int descriptor, void* tag, Wanted wanted) {
   for (Watched& watched : watched_) {
-    if (watched.descriptor == descriptor && watched.tag == tag) watched.write = wanted;
+    if (watched.descriptor == descriptor && watched.tag == tag) watched.wanted = wanted;
   }
 }
 
@@ -84,7 +89,8 @@ std::size_t Poller::wait(Duration at_most) {
   std::vector<pollfd> descriptors;
   descriptors.reserve(watched_.size());
   for (const Watched& watched : watched_) {
-    descriptors.push_back({watched.descriptor, static_cast<short>(watched.write ? POLLIN | POLLOUT : POLLIN), 0});
+    const int events = (watched.wanted.read ? POLLIN : 0) | (watched.wanted.write ? POLLOUT : 0);
+    descriptors.push_back({watched.descriptor, static_cast<short>(events), 0});
   }
   if (::poll(descriptors.data(), static_cast<nfds_t>(descriptors.size()), to_milliseconds(at_most)) <= 0) return 0;
   std::size_t count = 0;

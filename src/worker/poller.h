@@ -19,13 +19,20 @@ class Poller {
     bool error = false;
   };
 
+  struct Wanted {
+    bool read = true;
+    bool write = false;
+  };
+
   Poller();
   ~Poller();
   Poller(const Poller&) = delete;
   Poller& operator=(const Poller&) = delete;
 
   void add(int descriptor, void* tag);
-  void want_write(int descriptor, void* tag, bool wanted);
+  void want(int descriptor, void* tag, Wanted wanted);
+  // False if the process had no descriptor left for it; then nothing else may be called.
+  bool is_open() const;
   void remove(int descriptor);
 
   // Waits up to `at_most` (zero: only looks; Duration::max(): for ever) and returns how many of ready() are set.
@@ -41,7 +48,7 @@ class Poller {
   struct Watched {
     int descriptor;
     void* tag;
-    bool write;
+    Wanted wanted;
   };
   std::vector<Watched> watched_;
 #endif

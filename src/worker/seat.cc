@@ -73,6 +73,9 @@ bool Seat::receive(Instant now) {
   for (int i = 0; i < kMaxUnreachables && link_.take_unreachable(report); ++i) {
     engine_.on_unreachable(report.who, report.quoted_bytes(), now);
   }
+  is_starved_ = burst_.datagrams.empty() && host_ != nullptr && host_->is_starved();
+  if (is_starved_) [[unlikely]]
+    fed_at_ = now + kStarvedWait;
   return !burst_.datagrams.empty();
 }
 
@@ -105,7 +108,7 @@ bool Seat::send_pending(Instant now) {
 Instant Seat::next_deadline() const {
   // While the link is full the engine is not asked for more, so its readiness does not count.
   if (!is_blocked() && engine_.has_work()) return Instant{};
-  return engine_.next_deadline();
+  return is_starved_ ? earliest(fed_at_, engine_.next_deadline()) : engine_.next_deadline();
 }
 
 }  // namespace weir::worker

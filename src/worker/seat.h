@@ -27,6 +27,8 @@ class SeatHost {
   virtual bool drain(Instant now) = 0;
   // Handlers and completions of this turn have run: hand over what they left for other threads.
   virtual void flush(Instant now) = 0;
+  // The link has no buffer to receive into, because somebody keeps them all.
+  virtual bool is_starved() const { return false; }
   // The thread that turned the seat does so no more; another one may.
   virtual void let_go() {}
 };
@@ -48,6 +50,9 @@ class Seat {
   Instant next_deadline() const;
   // The link had no room: poll again when its descriptor is writable.
   bool is_blocked() const { return first_unsent_ < trains_.size(); }
+  // The link had nothing to receive into: its descriptor stays readable whatever one does. next_deadline() says when to
+  // look again.
+  bool is_starved() const { return is_starved_; }
   // The poller saw an error condition on the link's descriptor.
   void note_error() { link_.note_error(); }
 
@@ -61,6 +66,7 @@ class Seat {
 
  private:
   static constexpr int kMaxUnreachables = 64;            // reports taken in one turn
+  static constexpr Duration kStarvedWait = std::chrono::milliseconds(1);
   static constexpr int kMaxRounds = 64;                  // of collecting and sending in one turn
   static constexpr std::size_t kChunkBytes = 16 * 1024;  // received bytes that are answered together
 
@@ -77,6 +83,8 @@ class Seat {
   std::vector<link::Train> link_trains_;  // the same, as the link wants it
   std::vector<link::SendStatus> statuses_;
   std::size_t first_unsent_ = 0;
+  bool is_starved_ = false;
+  Instant fed_at_{};  // when a starved seat looks again
 };
 
 }  // namespace weir::worker

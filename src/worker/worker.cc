@@ -12,7 +12,7 @@
 namespace weir::worker {
 
 Worker::Worker(Options options) : options_(std::move(options)), doorbell_(std::make_shared<Doorbell>()) {
-  poller_.add(doorbell_->descriptor(), nullptr);
+  if (is_open()) poller_.add(doorbell_->descriptor(), nullptr);
 }
 
 Worker::~Worker() {
@@ -57,29 +57,84 @@ void Worker::loop() {
       rest(Duration::max());
     }
   }
-  run_commands();
+  for (bool has_ended = false; !has_ended;) {
+    run_commands();
+    std::lock_guard lock(commands_mutex_);
+    has_ended_ = has_ended = commands_.empty();
+  }
   active_threads.fetch_sub(1, std::memory_order_relaxed);
 }
 
-bool Worker::claim() {
-  if (is_mine()) [[likely]]
-    return false;
+bool Worker::try_own() {
   const ThreadContext* nobody = nullptr;
   // Acquire: whatever the previous holder did to the loop happened before we run it.
-  const bool is_claimed = owner_.compare_exchange_strong(nobody, &thread_context, std::memory_order_acquire);
-  WEIR_CHECK(is_claimed,
-             "this pool has no worker threads and another thread turns its loop: call poll() and run() on one thread "
-             "only, the first that did, or open the pool with worker threads");
+  return owner_.compare_exchange_strong(nobody, &thread_context, std::memory_order_acquire);
+}
+
+Worker::Claim Worker::try_claim() {
+  if (is_mine()) return Claim::mine;
+  std::lock_guard lock(loan_mutex_);
+  if (try_own()) {
+    wanted_until_ns_.store(0, std::memory_order_relaxed);
+    return Claim::new_here;
+  }
+  if (!is_lent()) return Claim::refused;
+  wanted_until_ns_.store((read_clock() + kWanted).ns, std::memory_order_relaxed);
+  doorbell_->ring();
+  return Claim::lent;
+}
+
+bool Worker::try_borrow() {
+  std::lock_guard lock(loan_mutex_);
+  if (!try_own()) return false;
+  is_lent_.store(true, std::memory_order_relaxed);
   return true;
 }
 
+bool Worker::try_give_back() {
+  if (direct_waiters != 0) return false;
+  disown();
+  return true;
+}
+
+void Worker::keep() {
+  std::lock_guard lock(loan_mutex_);
+  is_lent_.store(false, std::memory_order_relaxed);
+}
+
+void Worker::give_up() {
+  for (Hosted* hosted : seats_) hosted->seat->let_go();
+  is_lent_.store(false, std::memory_order_relaxed);
+  // Release: pairs with the next owner's acquire.
+  owner_.store(nullptr, std::memory_order_release);
+}
+
 void Worker::disown() {
-  // Release: pairs with the next claim.
-  if (is_mine()) owner_.store(nullptr, std::memory_order_release);
+  if (!is_mine()) return;
+  run_commands();
+  {
+    std::lock_guard lock(loan_mutex_);
+    give_up();
+  }
+  // Who posts looks for an owner after its command is in place, and we look for commands after there is no owner: one
+  // of us sees the other.
+  while (has_commands() && run_in_stead({})) {
+  }
+}
+
+void Worker::retire() {
+  // With commands there is a seat that has yet to leave, and the owner is the one to see to it.
+  if (!has_commands()) owner_.store(nullptr, std::memory_order_release);
 }
 
 bool Worker::poll() {
-  claim();
+  if (!is_mine()) [[unlikely]] {
+    const Claim claim = try_claim();
+    WEIR_CHECK(claim != Claim::refused,
+               "this pool has no worker threads and another thread turns its loop: call poll() on one thread only, the "
+               "first that did, or open the pool with worker threads");
+    if (claim == Claim::lent) return false;
+  }
   if (!turn()) return false;
   idle_since_ = Instant::never();
   return true;
@@ -87,11 +142,15 @@ bool Worker::poll() {
 
 bool Worker::poll_for(Duration at_most) {
   if (poll()) return true;
-  const Instant until = at_most == Duration::max() ? Instant::never() : now_ + at_most;
-  while (now_ < until) {
-    rest(until.is_never() ? Duration::max() : until - now_);
+  const Instant until = at_most == Duration::max() ? Instant::never() : read_clock() + at_most;
+  while (read_clock() < until) {
+    if (is_mine()) {
+      rest(until.is_never() ? Duration::max() : until - now_);
+    } else {
+      std::this_thread::sleep_for(std::min(kOwnerCheck, at_most));
+    }
     if (poll()) return true;
-    if (until.is_never()) return false;  // woken for something else: the caller looks
+    if (until.is_never() && is_mine()) return false;  // woken for something else: the caller looks
   }
   return false;
 }
@@ -103,7 +162,6 @@ bool Worker::turn() {
   ++thread_context.loops_entered;
   thread_context.turning = this;
   is_turning_ = true;
-  if (!options_.has_thread) is_in_turn_.store(true, std::memory_order_relaxed);
   now_ = read_clock();
   turns_.store(turns_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 
@@ -120,7 +178,6 @@ bool Worker::turn() {
   }
   if (thread_context.after_turn != nullptr) is_busy |= thread_context.after_turn();
 
-  if (!options_.has_thread) is_in_turn_.store(false, std::memory_order_relaxed);
   is_turning_ = false;
   thread_context.turning = nullptr;
   --thread_context.loops_entered;
@@ -129,8 +186,10 @@ bool Worker::turn() {
 
 bool Worker::poll_seat(Hosted& hosted) {
   const bool is_busy = hosted.seat->poll_once(now_);
-  if (hosted.seat->is_blocked() != hosted.is_watched_for_writing) [[unlikely]]
-    watch_for_writing(hosted);
+  if (hosted.seat->is_blocked() != hosted.is_watched_for_writing ||
+      hosted.seat->is_starved() == hosted.is_watched_for_reading) [[unlikely]] {
+    watch(hosted);
+  }
   return is_busy;
 }
 
@@ -182,10 +241,12 @@ void Worker::make_ready(Hosted& hosted) {
   ready_.push_back(&hosted);
 }
 
-void Worker::watch_for_writing(Hosted& hosted) {
+void Worker::watch(Hosted& hosted) {
   hosted.is_watched_for_writing = hosted.seat->is_blocked();
+  hosted.is_watched_for_reading = !hosted.seat->is_starved();
   const int descriptor = hosted.seat->link().descriptor();
-  if (descriptor >= 0) poller_.want_write(descriptor, &hosted, hosted.is_watched_for_writing);
+  if (descriptor < 0) return;
+  poller_.want(descriptor, &hosted, {.read = hosted.is_watched_for_reading, .write = hosted.is_watched_for_writing});
 }
 
 void Worker::rest(Duration at_most) {
@@ -257,39 +318,71 @@ void Worker::run_commands() {
       command = commands_.front();
       commands_.erase(commands_.begin());
     }
-    (*command->run)();
+    command->run();
+    if (command->is_posted) {
+      delete command;
+      continue;
+    }
     std::lock_guard lock(commands_mutex_);
     command->is_done = true;
     command_done_.notify_all();
   }
 }
 
-void Worker::run_on_loop(const std::function<void()>& function) {
-  if (is_mine()) return function();
-  if (!has_thread() && run_in_stead(nullptr, function)) return;
-  Command command{&function};
-  std::unique_lock lock(commands_mutex_);
-  commands_.push_back(&command);
-  doorbell_->ring();
-  if (has_thread()) return command_done_.wait(lock, [&] { return command.is_done; });
-  while (!command_done_.wait_for(lock, kOwnerPatience, [&] { return command.is_done; })) {
-    // The owner turns its loop no more: go on in its stead, unless it is at it right now.
-    const ThreadContext* owner = owner_.load(std::memory_order_relaxed);
-    if (is_in_turn_.load(std::memory_order_relaxed) || std::erase(commands_, &command) == 0) continue;
-    lock.unlock();
-    if (run_in_stead(owner, function)) return;
-    lock.lock();
-    commands_.push_back(&command);
-  }
+bool Worker::has_commands() {
+  std::lock_guard lock(commands_mutex_);
+  return !commands_.empty();
 }
 
-bool Worker::run_in_stead(const ThreadContext* owner, const std::function<void()>& function) {
-  const ThreadContext* expected = owner;
-  // Acquire and release: what owners do to the loop happens one after the other.
-  if (!owner_.compare_exchange_strong(expected, &thread_context, std::memory_order_acquire)) return false;
-  function();
+bool Worker::run_on_loop(const std::function<void()>& function, Instant until) {
+  if (is_mine()) {
+    function();
+    return true;
+  }
+  if (!has_thread() && run_in_stead(function)) return true;
+  Command command{function};
+  const auto is_done = [&] { return command.is_done; };
+  std::unique_lock lock(commands_mutex_);
+  if (has_ended_) return false;
+  commands_.push_back(&command);
+  doorbell_->ring();
+  if (has_thread()) {
+    command_done_.wait(lock, is_done);
+    return true;
+  }
+  while (!command_done_.wait_for(lock, kOwnerCheck, is_done)) {
+    const bool is_late = read_clock() >= until;
+    if (!is_late && has_owner()) continue;
+    if (std::erase(commands_, &command) == 0) {
+      command_done_.wait(lock, is_done);  // it is running
+      return true;
+    }
+    if (is_late) return false;
+    lock.unlock();
+    if (run_in_stead(function)) return true;
+    lock.lock();
+    commands_.push_back(&command);
+    doorbell_->ring();
+  }
+  return true;
+}
+
+void Worker::post(std::function<void()> function) {
+  auto command = std::make_unique<Command>(Command{.run = std::move(function), .is_posted = true});
+  {
+    std::lock_guard lock(commands_mutex_);
+    commands_.push_back(command.release());
+  }
+  doorbell_->ring();
+  if (!has_owner()) run_in_stead({});
+}
+
+bool Worker::run_in_stead(const std::function<void()>& function) {
+  std::lock_guard lock(loan_mutex_);
+  if (!try_own()) return false;
+  if (function) function();
   run_commands();
-  owner_.store(owner, std::memory_order_release);
+  give_up();
   return true;
 }
 

@@ -30,6 +30,7 @@ struct Hosted {
   Instant deadline = Instant::never();
   std::size_t heap_index = DeadlineHeap<Hosted>::kOutside;
   bool is_ready = false;  // in the list of seats to poll
+  bool is_watched_for_reading = true;
   bool is_watched_for_writing = false;
 };
 
@@ -50,22 +51,42 @@ class Worker {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  void start();          // any thread, once; only with a thread
+  // False if the process had no descriptors left for it: good for nothing but its destruction then.
+  bool is_open() const { return doorbell_->is_open() && poller_.is_open(); }
+  // Any thread, once; only with a thread. May throw std::system_error, if there can be no more threads.
+  void start();
   void stop_and_join();  // any thread but its own
 
   bool has_thread() const { return options_.has_thread; }
   // Any thread: whether the caller owns the loop.
   bool is_mine() const { return owner_.load(std::memory_order_relaxed) == &thread_context; }
   bool has_owner() const { return owner_.load(std::memory_order_relaxed) != nullptr; }
-  // Without a thread: makes the caller the owner if there is none yet, and says whether it did; CHECKs if it is
-  // somebody else.
-  bool claim();
+
+  // ---- ownership of a loop without a thread; any thread ----
+  // An owner is an owner until its thread ends: nobody takes the loop from it. A thread that only waits for something
+  // borrows the loop and gives it back; one that does a single thing on a loop without an owner stands in. Who comes
+  // meanwhile waits for a stand-in, and asks a borrower for the loop.
+  enum class Claim : std::uint8_t { mine, new_here, lent, refused };
+  Claim try_claim();
+  bool try_borrow();
+  // The borrower has no further use for the loop, or somebody wants it. False while coroutines of this thread wait for
+  // the loop directly: they would be resumed by whoever turns it next.
+  bool try_give_back();
+  void keep();  // the borrower becomes the owner
+  bool is_lent() const { return is_lent_.load(std::memory_order_relaxed); }
+  // Somebody asked a borrower for the loop a short while ago: leave it to them.
+  bool is_wanted() const {
+    const std::int64_t until = wanted_until_ns_.load(std::memory_order_relaxed);
+    return until != 0 && read_clock().ns < until;
+  }
   // The owner's thread ends.
   void disown();
-  // Any thread: nothing will be on this loop any more, so it is nobody's.
-  void retire() { owner_.store(nullptr, std::memory_order_release); }
+  // Nothing will be on this loop any more, so it is nobody's.
+  void retire();
+  std::size_t direct_waiters = 0;  // the loop's: waiters that are resumed where the loop turns
 
-  // One turn of every seat that has something to do. True if anything was done.
+  // One turn of every seat that has something to do. True if anything was done. CHECKs if another thread owns the loop;
+  // does nothing if one has borrowed it.
   bool poll();
   // The same; rests up to `at_most` if there was nothing to do. The rest is short at first and becomes a sleep.
   bool poll_for(Duration at_most);
@@ -84,9 +105,11 @@ class Worker {
       make_ready(hosted);
   }
 
-  // Any thread: runs `function` as the owner and returns when it has run. Takes a loop that has no thread and that
-  // nobody is turning.
-  void run_on_loop(const std::function<void()>& function);
+  // Any thread: runs `function` as the owner and returns when it has run; in the owner's stead if there is none. False,
+  // and it has not run and will not, if the worker has stopped or, without a thread, its owner did not poll until then.
+  bool run_on_loop(const std::function<void()>& function, Instant until = Instant::never());
+  // Any thread: the same, but does not wait. For loops without a thread.
+  void post(std::function<void()> function);
 
   const std::shared_ptr<Doorbell>& doorbell() const { return doorbell_; }
   Burst& burst() { return burst_; }
@@ -101,10 +124,12 @@ class Worker {
   static constexpr std::size_t kPollAll = 4;
   static constexpr Duration kSpin = std::chrono::microseconds(4);    // then every idle turn yields
   static constexpr Duration kAwake = std::chrono::microseconds(50);  // then it sleeps
-  static constexpr Duration kOwnerPatience = std::chrono::milliseconds(200);
+  static constexpr Duration kWanted = std::chrono::milliseconds(10);     // who asked for a loop takes it by then
+  static constexpr Duration kOwnerCheck = std::chrono::milliseconds(1);  // whether it has ended meanwhile
 
   struct Command {
-    const std::function<void()>* run;
+    std::function<void()> run;
+    bool is_posted = false;  // nobody waits: deleted when it has run
     bool is_done = false;
   };
 
@@ -115,11 +140,14 @@ class Worker {
   void look_for_rung();
   void take_readiness(std::size_t count);
   void run_commands();
-  bool run_in_stead(const ThreadContext* owner, const std::function<void()>& function);
+  bool has_commands();
+  bool try_own();
+  void give_up();
+  bool run_in_stead(const std::function<void()>& function);
   void sleep(Duration at_most);
   Instant next_deadline() const;
   void make_ready(Hosted& hosted);
-  void watch_for_writing(Hosted& hosted);
+  void watch(Hosted& hosted);
 
   const Options options_;
   std::atomic<const ThreadContext*> owner_{nullptr};
@@ -134,11 +162,15 @@ class Worker {
   Instant idle_since_ = Instant::never();
   bool is_turning_ = false;
   std::atomic<std::uint64_t> turns_{0};
-  std::atomic<bool> is_in_turn_{false};  // is_turning_ for other threads; kept without a thread only
+
+  std::mutex loan_mutex_;  // held while somebody stands in, and to begin and end a loan
+  std::atomic<bool> is_lent_{false};
+  std::atomic<std::int64_t> wanted_until_ns_{0};
 
   std::mutex commands_mutex_;
   std::condition_variable command_done_;
   std::vector<Command*> commands_;
+  bool has_ended_ = false;  // under commands_mutex_: the thread takes no more of them
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };

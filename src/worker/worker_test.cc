@@ -53,7 +53,9 @@ TEST(Worker, WithoutAThreadBelongsToTheFirstThatTurnsIt) {
   EXPECT_TRUE(worker.is_mine());
   std::thread([&] {
     EXPECT_FALSE(worker.is_mine());
-    worker.run_on_loop([&] { EXPECT_TRUE(worker.is_mine()); });
+    EXPECT_FALSE(worker.run_on_loop([] { ADD_FAILURE() << "on a loop that another thread owns"; }, Instant{}));
+    EXPECT_EQ(worker.try_claim(), Worker::Claim::refused);
+    EXPECT_FALSE(worker.try_borrow());
   }).join();
   EXPECT_TRUE(worker.is_mine());
   worker.disown();
