@@ -35,13 +35,4 @@ inline void store24(std::byte* to, std::uint32_t value) {
   to[2] = static_cast<std::byte>(value >> 16);
 }
 
-inline std::uint64_t load40(const std::byte* from) {
-  return static_cast<std::uint64_t>(load<std::uint32_t>(from)) | (static_cast<std::uint64_t>(from[4]) << 32);
-}
-
-inline void store40(std::byte* to, std::uint64_t value) {
-  store<std::uint32_t>(to, static_cast<std::uint32_t>(value));
-  to[4] = static_cast<std::byte>(value >> 32);
-}
-
 }  // namespace weir

@@ -84,18 +84,10 @@ KeyBytes derive_control_key(const Secret& path, const KeyNames& names) {
       .expand_key(path);
 }
 
-KeyBytes derive_retire_key(const Secret& path, bool from_initiator) {
-  return Info{"weir 1 retire"}.number(direction(from_initiator)).expand_key(path);
-}
-
 KeyBytes derive_hello_key(const SharedSecret& shared) { return Info{"weir 1 hello"}.expand_key(shared.secret()); }
 
 KeyBytes derive_responder_key(const SharedSecret& shared, const Incarnation& responder) {
   return Info{"weir 1 responder"}.counted(responder).expand_key(shared.secret());
-}
-
-KeyBytes derive_reset_key(const SharedSecret& shared, ByteSpan credential) {
-  return Info{"weir 1 reset"}.counted(credential).expand_key(shared.secret());
 }
 
 }  // namespace weir::crypto

@@ -3,10 +3,8 @@
 //
 //   shared secret ─┬─ hello key            (one for all who know the secret)
 //                  ├─ responder key        (per incarnation of a responder)
-//                  ├─ reset key            (per credential)
 //                  └─ path secret          (per pair of incarnations, randoms and paths)
-//                       ├─ control key     (per direction, workers, ports, key id)
-//                       └─ retire key      (per direction)
+//                       └─ control key     (per direction, workers, ports, key id)
 #pragma once
 
 #include <array>
@@ -61,9 +59,6 @@ struct KeyNames {
 
 KeyBytes derive_control_key(const Secret& path, const KeyNames& names);
 
-// Authenticates retirements. Each side has its own, because both number theirs from zero.
-KeyBytes derive_retire_key(const Secret& path, bool from_initiator);
-
 // Authenticates hello datagrams. Everyone who knows the secret has this key, in every incarnation, so no counter can
 // keep its nonces apart: use 12 bytes of Entropy as the nonce and carry them in the datagram.
 KeyBytes derive_hello_key(const SharedSecret& shared);
@@ -71,9 +66,5 @@ KeyBytes derive_hello_key(const SharedSecret& shared);
 // Authenticates answers to hellos. Each incarnation of a responder has its own and numbers its answers, so no nonce
 // repeats.
 KeyBytes derive_responder_key(const SharedSecret& shared, const Incarnation& responder);
-
-// Authenticates "I do not know this path": the sender has lost everything but its configuration and the bytes by
-// which the provoking packet named its path. Survives restarts, so nonces are random as with the hello key.
-KeyBytes derive_reset_key(const SharedSecret& shared, ByteSpan credential);
 
 }  // namespace weir::crypto

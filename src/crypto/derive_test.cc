@@ -59,9 +59,7 @@ TEST(Derive, GivesTheKnownAnswers) {
   EXPECT_EQ(to_hex(shared().secret().bytes()), "16fd55c453339959f615922e862c0bfb040dddd87095ff40d3ef723d6cf89731");
   EXPECT_EQ(to_hex(path.bytes()), "29cb3c3cdaf77acebd10ca4dc8daac38306537c0d6444f6ea46caff22da5a0bc");
   EXPECT_EQ(to_hex(derive_control_key(path, some_key())), "8f9ba46ccec954a1a606b1a579dac158");
-  EXPECT_EQ(to_hex(derive_retire_key(path, true)), "2c0ba4ebefc9515692d2662ac3a16c55");
   EXPECT_EQ(to_hex(derive_hello_key(shared())), "50a43e1c7b7b4f3c17bfd93fb17fbca8");
-  EXPECT_EQ(to_hex(derive_reset_key(shared(), bytes_of("credential"))), "229c8ffcd314e8a609d96e42c79b5e8b");
 }
 
 // The section "Test vectors" of docs/protocol.md: the same inputs, the same bytes. Another implementation checks itself
@@ -158,14 +156,13 @@ TEST(DocumentedVectors, TheSealedPacketIsThatOfThePage) {
 TEST(Derive, ResponderKeyDependsOnSecretAndIncarnation) {
   const Incarnation one = counting_from<16>(0x20);
   std::set<KeyBytes> keys{derive_responder_key(shared(), one),
-                          derive_responder_key(shared("another shared secret"), one), derive_hello_key(shared()),
-                          derive_reset_key(shared(), one)};
+                          derive_responder_key(shared("another shared secret"), one), derive_hello_key(shared())};
   for (std::size_t i = 0; i < one.size(); ++i) {
     Incarnation other = one;
     other[i] ^= std::byte{1};
     keys.insert(derive_responder_key(shared(), other));
   }
-  EXPECT_EQ(keys.size(), 4 + one.size());
+  EXPECT_EQ(keys.size(), 3 + one.size());
 }
 
 TEST(Derive, PathSecretDependsOnEveryField) {
@@ -228,16 +225,9 @@ TEST(Derive, ControlKeyDependsOnEveryField) {
 
 TEST(Derive, KeysOfDifferentPurposesDiffer) {
   const Secret path = derive_path_secret(shared(), some_path());
-  const std::set<KeyBytes> keys{derive_control_key(path, some_key()),
-                                derive_retire_key(path, true),
-                                derive_retire_key(path, false),
-                                derive_hello_key(shared()),
-                                derive_hello_key(shared("another shared secret")),
-                                derive_reset_key(shared(), bytes_of("a")),
-                                derive_reset_key(shared(), bytes_of("b")),
-                                derive_reset_key(shared(), {}),
-                                derive_reset_key(shared("another shared secret"), bytes_of("a"))};
-  EXPECT_EQ(keys.size(), 9u);
+  const std::set<KeyBytes> keys{derive_control_key(path, some_key()), derive_hello_key(shared()),
+                                derive_hello_key(shared("another shared secret"))};
+  EXPECT_EQ(keys.size(), 3u);
 }
 
 }  // namespace

@@ -44,7 +44,6 @@ class FrameRing {
   void release_until(std::uint64_t index) {
     if (index > begin_) begin_ = index;
   }
-  void rewind(std::uint64_t index) { end_ = index; }
   void clear() { begin_ = end_; }
   void release_memory() {
     if (!empty()) return;
