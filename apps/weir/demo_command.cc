@@ -34,7 +34,7 @@ struct DemoOptions {
   double seconds = 10;
   std::uint32_t peers = 100;
   std::uint32_t calls = 10'000;
-  std::uint32_t request_bytes = 32;
+  std::uint32_t request_bytes = 512;
 };
 
 std::string random_secret() {

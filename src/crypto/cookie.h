@@ -1,5 +1,5 @@
 // A keyed pseudorandom function, so that a responder can hand out a random without remembering it: the random of
-// hello number N is Prf(N), now and when the initiator comes back.
+// hello number N from address A is Prf(N, A), now and when the initiator comes back from there.
 #pragma once
 
 #include <array>

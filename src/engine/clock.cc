@@ -220,7 +220,7 @@ void Core::send_close(Path& path, wire::CloseReason reason, Instant now) {
 }
 
 // A sealed packet names a path that is not there. Whoever sent it, the answer goes to the peer that had the path, is
-// what that peer was told before, is not larger than the question, and not frequent.
+// what that peer was told before, is smaller than the question, and not frequent.
 void Core::say_farewell_again(std::uint32_t path, std::size_t bytes, Instant now) {
   if (farewells == nullptr) return;
   Farewell& farewell = farewell_of(path);

@@ -1,6 +1,7 @@
 // The shared-secret handshake: one round trip (docs/protocol.md, rules H-*).
 //
-// The responder answers a hello without remembering it: its random is a pseudorandom function of a sequence number.
+// The responder answers a hello without remembering it: its random is a pseudorandom function of a sequence number
+// and the hello's address.
 // Only a `first` packet that proves, under the shared secret, to have seen that random makes a path, and each sequence
 // makes at most one. A replayed hello therefore costs an answer smaller than itself, a replayed `first` packet finds
 // its sequence used, and after a restart neither the sequence nor the random exists.

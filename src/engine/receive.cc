@@ -218,6 +218,7 @@ void Core::on_blocked(Path& path, std::uint8_t level, std::uint64_t needed, Inst
   ledger.on_blocked(path.accounts[level], needed);
   // Idle paths keep what they were promised. Closing one gives it back; its peer connects again when it has to.
   if (ledger.starved()) evict_idle_path(now, &path);
+  announce_raised();
   path.accounts[level].announce_again();  // its view may be older than what we last told
   path.credit_levels_owed |= static_cast<std::uint8_t>(1u << level);
 }
