@@ -210,8 +210,8 @@ SendStatus UdpSocket::status_of(int error) {
     case EADDRNOTAVAIL:
       return SendStatus::unreachable;
     default:
-      // ENOBUFS too: the device's queue is full while the socket stays writable, so waiting for it would spin. The train
-      // is as good as lost on the way, and recovery slows down.
+      // ENOBUFS too: the device's queue is full while the socket stays writable, so waiting for it would spin. The
+      // train is as good as lost on the way, and recovery slows down.
       return SendStatus::failed;
   }
 }

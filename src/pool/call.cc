@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "pool/gate.h"
+#include "pool/keep.h"
 #include "pool/lane.h"
 #include "pool/post.h"
 #include "worker/thread_context.h"
@@ -23,23 +24,6 @@ void release(CallRecord* record) noexcept { CallRecord::Pool::release(record); }
 Error make_error(Code code, const char* literal, ByteSpan words, bool may_have_run) {
   if (words.empty()) return {code, literal, may_have_run};
   return {code, std::string(reinterpret_cast<const char*>(words.data()), words.size()), may_have_run};
-}
-
-// A reference keeps a whole receive buffer from the link: worth it for large bodies only, and only while there are
-// plenty. A message that was put together from fragments has a block of its own.
-constexpr std::size_t kCopiedBytes = 4 * 1024;
-
-bool may_stay(ByteSpan bytes, detail::Pin* pin, const Gate& gate) {
-  if (pin == nullptr || bytes.size() <= Body::kInlineBytes) return false;
-  // Receive buffers have a longer header, so this is no byte of theirs.
-  if (bytes.data() == reinterpret_cast<const std::byte*>(pin) + transfer::Block::kHeaderBytes) return true;
-  return bytes.size() > kCopiedBytes && gate.buffers->in_use() < gate.buffers->max_buffers() / 2;
-}
-
-transfer::Block* copy_to_block(ByteSpan bytes, Gate& gate) {
-  transfer::Block* block = gate.engine->blocks().acquire(bytes.size());
-  std::memcpy(block->bytes(), bytes.data(), bytes.size());
-  return block;
 }
 
 // Straight from where the reply lies.
@@ -138,6 +122,8 @@ void resume_here(CallRecord* record, const transfer::Outcome& outcome) {
 
 enum class Claim : std::uint8_t { waiting, done };
 
+constexpr const char* kOwnerDoesNotPoll =
+    "this pool has no worker threads, and the thread that owns its loop lives but does not poll";
 constexpr Duration kOwnerPatience = std::chrono::milliseconds(200);  // that a loop's owner may be late
 
 // Acquire: the result is there if the stage says so.
@@ -186,31 +172,27 @@ Claim claim(CallRecord* record) noexcept {
   return Claim::done;
 }
 
-// The thread that waits for it gives up. False if the record is on its way to the lane already.
-bool abandon(CallRecord* record) {
+// The waiter, whose lane is ours, gives up: the record is cancelled and dropped. If it is on its way to the lane
+// already, that gives it up when it comes.
+void abandon(CallRecord* record) noexcept {
   Gate& gate = gate_of(record);
-  if (record->is_direct) {
-    record->waiter.is_abandoned = true;  // the lane gives it up when it comes
-    return true;
-  }
+  Lane* lane = record->waiter.lane;
   CallStage expected = CallStage::claimed;
-  if (!record->stage.compare_exchange_strong(expected, CallStage::pending, std::memory_order_acq_rel)) return false;
-  --record->waiter.lane->awaited;
-  gate.wish(record, CallRecord::kDrop);
-  return true;
+  if (lane == nullptr) {
+    record->waiter.is_abandoned = true;
+  } else if (record->is_direct &&
+             (record->wishes.fetch_or(CallRecord::kDrop, std::memory_order_acq_rel) & CallRecord::kClaim) != 0) {
+    --lane->awaited;  // the worker finds both wishes and heeds this one
+  } else if (record->stage.compare_exchange_strong(expected, CallStage::pending, std::memory_order_acq_rel)) {
+    --lane->awaited;
+    record->is_direct ? gate.queue_wishes(record) : gate.wish(record, CallRecord::kDrop);
+  } else {
+    if (record->is_direct) record->wishes.store(0, std::memory_order_relaxed);  // it was not queued
+    record->waiter.is_abandoned = true;
+  }
 }
 
 }  // namespace
-
-Body keep_bytes(ByteSpan bytes, detail::Pin* pin, Gate& gate) {
-  if (bytes.size() <= Body::kInlineBytes) return Body(bytes);
-  if (may_stay(bytes, pin, gate)) {
-    detail::pin(pin);
-    return Body(bytes, pin);
-  }
-  transfer::Block* block = copy_to_block(bytes, gate);
-  return Body({block->bytes(), bytes.size()}, block);
-}
 
 void complete_direct(transfer::OutgoingCall& call, const transfer::Outcome& outcome) noexcept {
   auto* record = static_cast<CallRecord*>(&call);
@@ -220,9 +202,10 @@ void complete_direct(transfer::OutgoingCall& call, const transfer::Outcome& outc
     if (record->waiter_kind == WaiterKind::continuation || record->waiter.lane == nullptr) [[likely]]
       return resume_here(record, outcome);
   }
-  const bool is_claimed = record->stage.load(std::memory_order_relaxed) == CallStage::claimed;
-  settle(record, outcome);
-  if (is_claimed) hand_over(record);
+  if (record->stage.load(std::memory_order_relaxed) != CallStage::claimed) return settle(record, outcome);
+  store_result(record, outcome);
+  // Acquire-release: its thread may be giving up just now; then it drops what is done.
+  if (record->stage.exchange(CallStage::done, std::memory_order_acq_rel) == CallStage::claimed) hand_over(record);
 }
 
 void complete_for_lane(transfer::OutgoingCall& call, const transfer::Outcome& outcome) noexcept {
@@ -383,13 +366,8 @@ Result<Reply> call_wait(CallRecord* record) {
                       : Duration::max();
     lane.wait_until(has_arrived, patience, others);
     if (!has_arrived()) {
-      if (pool::abandon(record)) {
-        return std::unexpected(Error(Code::timeout,
-                                     "this pool has no worker threads, and the thread that owns its loop lives but does "
-                                     "not poll",
-                                     true));
-      }
-      lane.wait_until(has_arrived, Duration::max(), others);
+      pool::abandon(record);
+      return std::unexpected(Error(Code::timeout, pool::kOwnerDoesNotPoll, true));
     }
   } else {
     lane.give_back_if_idle();
@@ -413,27 +391,7 @@ void call_drop(CallRecord* record) noexcept {
   // A coroutine that was destroyed while it waited: this is its own thread, so its lane is ours.
   const bool is_awaited = record->waiter_kind != WaiterKind::none && record->waiter_kind != WaiterKind::continuation &&
                           !record->waiter.has_arrived;
-  if (record->is_direct) {
-    if (is_awaited) {
-      record->waiter.is_abandoned = true;
-    } else if (stage == CallStage::done) {
-      pool::drop_result(record);
-    } else {
-      gate.wish(record, CallRecord::kDrop);
-    }
-    return;
-  }
-  if (is_awaited) {
-    CallStage expected = CallStage::claimed;
-    // Either we take the claim back, or the record is on its way to our lane, which gives it up.
-    if (record->stage.compare_exchange_strong(expected, CallStage::pending, std::memory_order_acq_rel)) {
-      --record->waiter.lane->awaited;
-      gate.wish(record, CallRecord::kDrop);
-    } else {
-      record->waiter.is_abandoned = true;
-    }
-    return;
-  }
+  if (is_awaited) return pool::abandon(record);
   if (stage == CallStage::done) return pool::drop_result(record);
   gate.wish(record, CallRecord::kDrop);
 }

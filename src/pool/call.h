@@ -4,8 +4,6 @@
 #include "base/time.h"
 #include "engine/engine.h"
 #include "pool/call_record.h"
-#include "transfer/block_pool.h"
-#include "weir/body.h"
 
 namespace weir::pool {
 
@@ -21,9 +19,5 @@ void drop_result(CallRecord* record) noexcept;
 void hand_over(CallRecord* record) noexcept;
 // On the worker: the handle of a record that no waiter has claimed is gone.
 void drop_on_worker(CallRecord* record, engine::Engine& engine, Instant now);
-
-// On the worker: the bytes, copied into the object if they are few (up to 256), otherwise into a block or kept where
-// they are by a reference on `pin`.
-Body keep_bytes(ByteSpan bytes, detail::Pin* pin, Gate& gate);
 
 }  // namespace weir::pool

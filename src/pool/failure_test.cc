@@ -165,6 +165,8 @@ TEST(Config, IsValidatedWithSentences) {
       {"limits.executor_queue", [](Config& c) { c.limits.executor_queue = 0; }},
       {"timeouts.default_deadline", [](Config& c) { c.timeouts.default_deadline = 0ns; }},
       {"timeouts.silence", [](Config& c) { c.timeouts.silence = -1ns; }},
+      {"timeouts.silence", [](Config& c) { c.timeouts.silence = std::chrono::nanoseconds::max(); }},
+      {"watchdog", [](Config& c) { c.watchdog = std::chrono::hours(366 * 24); }},
       {"timeouts.connect", [](Config& c) { c.timeouts.connect = 0ns; }},
       {"timeouts.idle_peer", [](Config& c) { c.timeouts.idle_peer = 0ns; }},
       {"watchdog", [](Config& c) { c.watchdog = -1ns; }},

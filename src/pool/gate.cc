@@ -97,6 +97,10 @@ void Gate::ring(Port* port) noexcept {
 void Gate::wish(CallRecord* record, std::uint8_t bit) noexcept {
   // Acquire-release: what this thread did to the record is seen with the bit. Not zero before: it is queued already.
   if (record->wishes.fetch_or(bit, std::memory_order_acq_rel) != 0) return;
+  queue_wishes(record);
+}
+
+void Gate::queue_wishes(CallRecord* record) noexcept {
   push(wishes_, record);
   ring(nullptr);
 }

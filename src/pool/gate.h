@@ -84,6 +84,8 @@ class Gate : public std::enable_shared_from_this<Gate> {
 
   // Asks the worker to do something with a record that the caller may not touch. Never blocks.
   void wish(CallRecord* record, std::uint8_t bit) noexcept;
+  // For a record whose bits are set and which is not queued.
+  void queue_wishes(CallRecord* record) noexcept;
   // An answer from another thread: the record carries it.
   void answer(IncomingRecord* record) noexcept;
 

@@ -1,6 +1,7 @@
-// Pools sharing workers, many threads on one pool, handles that outlive their pool, closing.
+// Pools sharing workers, many threads on one pool, handles that outlive their pool.
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "pool/pool_testing.h"
@@ -192,68 +193,6 @@ TEST(Lifecycle, RepliesOutliveTheirPool) {
   EXPECT_EQ(text_of(large), body);
 }
 
-TEST(Lifecycle, CloseWaitsForWhatIsOutstanding) {
-  Pool server = open(server_config(1));
-  std::atomic<bool> is_running{false}, may_go{false};
-  ASSERT_TRUE(server.serve("slow", [&](Request) {
-    is_running = true;
-    await([&] { return may_go.load(); });
-    return Reply{"done"};
-  }));
-  Pool client = open(client_config(1));
-  Call call = client.peer(server.listen_address()).unary("slow", "", {.deadline = 1h});
-  await([&] { return is_running.load(); });
-  std::thread closer([&] { EXPECT_TRUE(server.close(1h)); });
-  may_go = true;
-  closer.join();
-  EXPECT_EQ(text_of(call.get()), "done");
-  EXPECT_TRUE(client.close(10s));
-  EXPECT_EQ(client.peer(server.listen_address()).unary("slow", "").get().error().code(), Code::closed);
-  EXPECT_TRUE(client.close()) << "closing twice is harmless";
-}
-
-TEST(Lifecycle, CloseCompletesEveryCallExactlyOnce) {
-  for (int workers : {1, 0}) {
-    Pool client = open(client_config(workers));
-    std::atomic<int> completions{0};
-    client.poll();
-    for (int i = 0; i < 100; ++i) {
-      client.peer("127.0.0.1:9").unary("echo", "x", {.deadline = 1h}).then([&](Result<Reply> reply) {
-        EXPECT_FALSE(reply);
-        ++completions;
-      });
-    }
-    static_cast<void>(client.close(1ms));
-    EXPECT_EQ(completions, 100);
-  }
-}
-
-TEST(Lifecycle, ThreadsRaceWithClose) {
-  for (int round = 0; round < 10; ++round) {
-    auto client = std::make_shared<Pool>(open(client_config(1)));
-    Pool server = open(server_config(1));
-    serve_echo(server);
-    const Peer to = client->peer(server.listen_address());
-    std::atomic<int> started{0}, completed{0};
-    std::atomic<bool> stop{false};
-    std::vector<std::thread> threads;
-    for (int t = 0; t < 3; ++t) {
-      threads.emplace_back([&] {
-        while (!stop) {
-          ++started;
-          to.unary("echo", "x").then([&](Result<Reply>) { ++completed; });
-          if (!to.unary("echo", "x").get()) break;
-        }
-      });
-    }
-    await([&] { return started > 10; });
-    static_cast<void>(client->close(20ms));
-    stop = true;
-    for (auto& thread : threads) thread.join();
-    await([&] { return completed == started; });
-  }
-}
-
 TEST(Lifecycle, CountersCountAcrossThreads) {
   Pool server = open(server_config(1));
   serve_echo(server);
@@ -287,6 +226,63 @@ TEST(Lifecycle, TheWatchdogReportsAWorkerThatHangs) {
   Pool client = open(client_config(1));
   EXPECT_EQ(text_of(client.peer(server.listen_address()).unary("hang", "", {.deadline = 1h}).get()), "went on");
   EXPECT_EQ(watch->stalls, 1);
+}
+
+TEST(Lifecycle, ManyRepliesMayBeKept) {
+  Pool server = open(server_config(1));
+  serve_echo(server);
+  Config config = client_config(1);
+  config.limits.receive_buffers = 128;
+  Pool client = open(config);
+  const Peer to = client.peer(server.listen_address());
+  std::vector<Reply> kept;
+  for (std::size_t bytes : {300u, 3'000u, 6'000u}) {
+    for (int i = 0; i < 300; ++i) {
+      Result<Reply> reply = to.unary("echo", std::string(bytes, 'k')).get();
+      ASSERT_TRUE(reply) << bytes << " bytes, number " << i << ": " << reply.error().to_string();
+      kept.push_back(std::move(*reply));
+    }
+  }
+  for (const Reply& reply : kept) EXPECT_EQ(reply.text(), std::string(reply.text().size(), 'k'));
+}
+
+TEST(Lifecycle, ALoopOfManyPoolsResumesWhatAwaitsAnotherWorker) {
+  Pool far = open(server_config(1));
+  std::mutex mutex;
+  std::vector<Responder> kept;
+  ASSERT_TRUE(far.serve_inline("slow", [&](InlineRequest& request) {
+    std::lock_guard lock(mutex);
+    kept.push_back(request.defer());
+  }));
+  Pool caller = open(client_config(1));
+  Workers workers = Workers::open({.threads = 1}).value();
+  std::vector<Pool> pools;
+  for (int i = 0; i < 8; ++i) {
+    Config config = server_config(1);
+    config.on = &workers;
+    config.executor_threads = 0;
+    config.timeouts.silence = 1h;  // so that nothing wakes the loop but what it waits for
+    pools.push_back(open(config));
+  }
+  ASSERT_TRUE(pools[0].serve("wait", [to = caller.peer(far.listen_address())](Request) -> Task<Reply> {
+    co_return Reply{text_of(co_await to.unary("slow", "", {.deadline = 1h}))};
+  }));
+  Config config = client_config(1);
+  config.timeouts.silence = 1h;
+  Pool client = open(config);
+  const Peer to = client.peer(pools[0].listen_address());
+  ASSERT_TRUE(to.ready().get());
+  Call call = to.unary("wait", "", {.deadline = 1h});
+  await([&] {
+    std::lock_guard lock(mutex);
+    return !kept.empty();
+  });
+  std::this_thread::sleep_for(50ms);  // until all of them sleep
+  {
+    std::lock_guard lock(mutex);
+    kept[0].reply("slept well");
+  }
+  EXPECT_EQ(text_of(call.get()), "slept well");
 }
 
 }  // namespace

@@ -20,8 +20,8 @@ constexpr std::chrono::milliseconds kLastHandleDeadline{200};
 constexpr std::chrono::microseconds kQuietCheck{500};
 constexpr std::chrono::milliseconds kLoanCheck{1};  // whether a loop that somebody borrowed is back
 
-constexpr std::chrono::seconds kOwnerPatience{5};     // for what cannot be done before the owner of a loop polls
-constexpr std::chrono::milliseconds kGoodbye{200};    // for the same at the end of close(), after its deadline
+constexpr std::chrono::seconds kOwnerPatience{5};   // for what cannot be done before the owner of a loop polls
+constexpr std::chrono::milliseconds kGoodbye{200};  // for the same at the end of close(), after its deadline
 constexpr const char* kOwnerDoesNotPoll =
     "this pool has no worker threads, and the thread that owns its loop lives but does not poll";
 
@@ -34,6 +34,14 @@ std::uint64_t random_word() {
   std::uint64_t word = 0;
   entropy.fill(std::as_writable_bytes(std::span{&word, 1}));
   return word;
+}
+
+// What a message of this size takes if it does not fit into its record.
+std::size_t block_bytes(std::size_t message_bytes) {
+  for (const std::size_t capacity : transfer::BlockPool::kClassBytes) {
+    if (message_bytes <= capacity) return capacity + transfer::Block::kHeaderBytes;
+  }
+  return transfer::BlockPool::kMaxBlockBytes + transfer::Block::kHeaderBytes;
 }
 
 bool wants_portable_link(const Config& config) {
@@ -276,8 +284,8 @@ Result<void> PoolState::close(std::chrono::nanoseconds deadline) {
   if (owns_crew_) crew_->stop();
   has_closed_.store(true, std::memory_order_release);
   if (!have_left) {
-    return std::unexpected(Error(Code::timeout, std::string(kOwnerDoesNotPoll) +
-                                                    ": the pool ends when it does, or when that thread ends"));
+    return std::unexpected(Error(
+        Code::timeout, std::string(kOwnerDoesNotPoll) + ": the pool ends when it does, or when that thread ends"));
   }
   if (was_quiet) return {};
   return std::unexpected(Error(Code::timeout, "calls or handlers were still running at the deadline and were cut off"));
@@ -298,9 +306,12 @@ std::vector<Counters> PoolState::counters() {
 
 std::string PoolState::limits() const {
   const Limits& limits = config_.limits;
-  const std::size_t per_worker = limits.request_bytes + limits.reply_bytes +
-                                 limits.receive_buffers * link::ReceiveBuffer::kCapacity +
-                                 std::size_t{limits.queued_calls} * sizeof(CallRecord);
+  // A message lies in a block of the next size class, at worst this many times as large as itself.
+  const std::size_t block = block_bytes(limits.inline_bytes);
+  const std::size_t waste = limits.inline_bytes > transfer::BlockPool::kClassBytes[2] ? 8 : 4;
+  const std::size_t of_calls = std::size_t{limits.queued_calls} * (sizeof(CallRecord) + block);
+  const std::size_t per_worker = (limits.request_bytes + limits.reply_bytes) * waste +
+                                 limits.receive_buffers * link::ReceiveBuffer::kCapacity + of_calls;
   std::string text;
   const auto line = [&](const std::string& name, std::uint64_t value) {
     text += name + ": " + std::to_string(value) + "\n";
@@ -320,7 +331,8 @@ std::string PoolState::limits() const {
   line("executor_queue", limits.executor_queue);
   if (!posts_.empty()) text += posts_.front()->limits_text();
   if (!text.empty() && text.back() != '\n') text += '\n';
-  line("most bytes that all of this can hold", per_worker * posts_.size());
+  line("most bytes that all workers can hold", per_worker * posts_.size());
+  line("most bytes that each other thread can add with its calls", of_calls * posts_.size());
   return text;
 }
 

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "pool/call.h"
 #include "pool/executor.h"
+#include "pool/keep.h"
 #include "worker/thread_context.h"
 
 namespace weir::pool {
@@ -156,16 +157,16 @@ void Post::take_wishes(Instant now) {
   for (CallRecord* record = gate_->take_wishes(); record != nullptr;) {
     // First: with the bits gone, the record may be queued here again.
     CallRecord* next = record->link;
+    // Before the bits go: who finds them gone finds the stage.
+    const bool is_claimed = (record->wishes.load(std::memory_order_acquire) & CallRecord::kClaim) != 0 &&
+                            record->stage.load(std::memory_order_relaxed) != detail::CallStage::done;
+    if (is_claimed) record->stage.store(detail::CallStage::claimed, std::memory_order_relaxed);
     const std::uint8_t wishes = record->wishes.exchange(0, std::memory_order_acq_rel);
     if (wishes & CallRecord::kSubmit) submit(record, now);
     if (wishes & CallRecord::kDrop) {
       drop_on_worker(record, *engine_, now);
-    } else if (wishes & CallRecord::kClaim) {
-      if (record->stage.load(std::memory_order_relaxed) == detail::CallStage::done) {
-        hand_over(record);
-      } else {
-        record->stage.store(detail::CallStage::claimed, std::memory_order_relaxed);
-      }
+    } else if ((wishes & CallRecord::kClaim) && !is_claimed) {
+      hand_over(record);
     }
     record = next;
   }

@@ -315,5 +315,82 @@ TEST(Serve, AMethodIsServedOnce) {
   EXPECT_EQ(again.error().code(), Code::invalid_argument);
 }
 
+TEST(Serve, AnInlineHandlerThatThrowsAfterItsAnswerHasAnswered) {
+  Pool server = open(server_config(1));
+  ASSERT_TRUE(server.serve_inline("late", [](InlineRequest& request) {
+    request.reply("answered");
+    throw std::runtime_error("too late");
+  }));
+  Pool client = open(client_config(1));
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(text_of(client.peer(server.listen_address()).unary("late", "").get()), "answered");
+  }
+}
+
+TEST(Serve, HandlersThatBlockAreNotStackedOnOneAnother) {
+  Pool far = open(server_config(1));
+  serve_echo(far);
+  Pool caller = open(client_config(1));
+  const Peer to = caller.peer(far.listen_address());
+  Pool server = open(server_config(1));
+  std::atomic<int> blocked{0}, most{0};
+  ASSERT_TRUE(server.serve("both", [&](Request) -> Task<Reply> {
+    EXPECT_TRUE(co_await to.unary("echo", "awaited"));
+    most = std::max(most.load(), ++blocked);
+    EXPECT_TRUE(to.unary("echo", "blocking").get());
+    --blocked;
+    co_return Reply{"done"};
+  }));
+  Pool client = open(client_config(1));
+  std::vector<Call> calls;
+  for (int i = 0; i < 200; ++i) calls.push_back(client.peer(server.listen_address()).unary("both", ""));
+  for (Call& call : calls) EXPECT_EQ(text_of(call.get()), "done");
+  EXPECT_EQ(most, 1) << "there is one executor thread";
+}
+
+TEST(Serve, AHandlerMayOutliveItsPool) {
+  Pool far = open(server_config(1));
+  std::atomic<bool> is_asked{false};
+  Responder kept;
+  ASSERT_TRUE(far.serve_inline("slow", [&](InlineRequest& request) {
+    kept = request.defer();
+    is_asked = true;
+  }));
+  Pool other = open(client_config(0));
+  auto server = std::make_unique<Pool>(open(server_config(0)));
+  bool is_resumed = false;
+  const std::string captured(100, 'c');
+  ASSERT_TRUE(
+      server->serve("wait", [&is_resumed, captured, to = other.peer(far.listen_address())](Request) -> Task<Reply> {
+        static_cast<void>(co_await to.unary("slow", "", {.deadline = 1h}));
+        is_resumed = captured == std::string(100, 'c');
+        co_return Reply{captured};
+      }));
+  Pool client = open(client_config(1));
+  Call call = client.peer(server->listen_address()).unary("wait", "", {.deadline = 1h});
+  while (!is_asked) {
+    server->poll();
+    other.poll();
+  }
+  static_cast<void>(server->close(1ms));
+  server.reset();
+  kept.reply("late");
+  while (!is_resumed) other.poll_for(1ms);
+  EXPECT_FALSE(call.get());
+}
+
+TEST(Serve, AnExecutorThreadThatTurnsAnotherPoolsLoopStillTakesRequests) {
+  Pool far = open(server_config(1));
+  serve_echo(far);
+  Pool threadless = open(client_config(0));
+  const Peer to = threadless.peer(far.listen_address());
+  Pool server = open(server_config(1));
+  ASSERT_TRUE(server.serve("get", [&](Request) { return Reply{text_of(to.unary("echo", "x").get())}; }));
+  Pool client = open(client_config(1));
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(text_of(client.peer(server.listen_address()).unary("get", "", {.deadline = 1h}).get()), "x");
+  }
+}
+
 }  // namespace
 }  // namespace weir

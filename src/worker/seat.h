@@ -65,7 +65,7 @@ class Seat {
   link::Link& link() { return link_; }
 
  private:
-  static constexpr int kMaxUnreachables = 64;            // reports taken in one turn
+  static constexpr int kMaxUnreachables = 64;  // reports taken in one turn
   static constexpr Duration kStarvedWait = std::chrono::milliseconds(1);
   static constexpr int kMaxRounds = 64;                  // of collecting and sending in one turn
   static constexpr std::size_t kChunkBytes = 16 * 1024;  // received bytes that are answered together

@@ -122,8 +122,8 @@ class Worker {
  private:
   // Up to this many seats are polled in every turn; with more, only those that are ready.
   static constexpr std::size_t kPollAll = 4;
-  static constexpr Duration kSpin = std::chrono::microseconds(4);    // then every idle turn yields
-  static constexpr Duration kAwake = std::chrono::microseconds(50);  // then it sleeps
+  static constexpr Duration kSpin = std::chrono::microseconds(4);        // then every idle turn yields
+  static constexpr Duration kAwake = std::chrono::microseconds(50);      // then it sleeps
   static constexpr Duration kWanted = std::chrono::milliseconds(10);     // who asked for a loop takes it by then
   static constexpr Duration kOwnerCheck = std::chrono::milliseconds(1);  // whether it has ended meanwhile
 

@@ -2,12 +2,18 @@
 #include "worker/worker.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include <atomic>
 #include <memory>
+#include <span>
 #include <thread>
+#include <vector>
 
+#include "crypto/entropy.h"
+#include "engine/engine.h"
+#include "link/link.h"
 #include "worker/crew.h"
 #include "worker/place.h"
 
@@ -89,6 +95,51 @@ TEST(Worker, AnIdleAdaptiveOneUsesHardlyAnyProcessorTime) {
   EXPECT_LT(process_cpu_seconds() - before, 0.005);
 }
 
+// Always readable, and never with a buffer to read into.
+struct StarvedLink : link::Link {
+  StarvedLink() { ring.ring(); }
+  std::size_t receive(std::vector<link::Datagram>&) override { return 0; }
+  void recycle() override {}
+  std::size_t send(std::span<link::Train> trains, std::span<link::SendStatus>) override { return trains.size(); }
+  int descriptor() const override { return ring.descriptor(); }
+  Address local() const override { return Address::v4(0, 0); }
+  bool take_unreachable(link::Unreachable&) override { return false; }
+  void note_error() override {}
+  link::LinkReport report() const override { return {}; }
+  struct Readable : Doorbell {
+    void ring() {
+      static_cast<void>(lie_down());
+      Doorbell::ring();
+    }
+  } ring;
+};
+
+struct StarvedHost : SeatHost {
+  bool drain(Instant) override { return false; }
+  void flush(Instant) override {}
+  bool is_starved() const override { return true; }
+};
+
+TEST(Worker, DoesNotSpinWhileALinkHasNoBuffers) {
+  crypto::SystemEntropy entropy;
+  engine::Engine engine({.secret = crypto::SharedSecret::from_text("a secret that only tests know").value()}, entropy,
+                        nullptr, 1, read_clock());
+  StarvedLink link;
+  StarvedHost host;
+  Worker worker({});
+  worker.start();
+  Seat seat(engine, link, worker.burst(), &host);
+  Hosted hosted{.seat = &seat};
+  worker.run_on_loop([&] { worker.add(hosted); });
+  const double before = process_cpu_seconds();
+  std::this_thread::sleep_for(400ms);
+  EXPECT_LT(process_cpu_seconds() - before, 0.15);
+  worker.run_on_loop([&] {
+    EXPECT_TRUE(seat.is_starved());
+    worker.remove(hosted);
+  });
+}
+
 TEST(Crew, RefusesWhatMakesNoSense) {
   EXPECT_FALSE(Crew::open({.threads = -1}));
   EXPECT_FALSE(Crew::open({.threads = Crew::kMaxWorkers + 1}));
@@ -108,6 +159,76 @@ TEST(Crew, PinsItsWorkers) {
 }
 
 TEST(Place, CountsAtLeastOneCore) { EXPECT_GE(usable_cores(), 1); }
+
+TEST(Worker, AStandInIsWaitedFor) {
+  Worker worker({.has_thread = false});
+  std::atomic<bool> is_standing_in{false};
+  bool has_ended = false;
+  std::thread stand_in([&] {
+    worker.run_on_loop([&] {
+      is_standing_in = true;
+      std::this_thread::sleep_for(20ms);
+      has_ended = true;
+    });
+  });
+  while (!is_standing_in) std::this_thread::yield();
+  worker.poll();
+  EXPECT_TRUE(has_ended);
+  EXPECT_TRUE(worker.is_mine());
+  stand_in.join();
+  worker.disown();
+}
+
+TEST(Worker, ABorrowedLoopIsGivenToWhoeverClaimsIt) {
+  Worker worker({.has_thread = false});
+  ASSERT_TRUE(worker.try_borrow());
+  std::thread([&] {
+    EXPECT_FALSE(worker.poll()) << "its borrower turns it";
+    EXPECT_FALSE(worker.is_mine());
+  }).join();
+  EXPECT_TRUE(worker.is_wanted());
+  ++worker.direct_waiters;
+  EXPECT_FALSE(worker.try_give_back()) << "they would be resumed on another thread";
+  --worker.direct_waiters;
+  EXPECT_TRUE(worker.try_give_back());
+  std::thread([&] {
+    EXPECT_EQ(worker.try_claim(), Worker::Claim::new_here);
+    EXPECT_FALSE(worker.is_wanted());
+    worker.disown();
+  }).join();
+}
+
+TEST(Worker, RunsWhatWasPostedWhenItsOwnerEnds) {
+  Worker worker({.has_thread = false});
+  worker.poll();
+  bool has_run = false;
+  std::thread([&] { worker.post([&] { has_run = true; }); }).join();
+  EXPECT_FALSE(has_run);
+  worker.disown();
+  EXPECT_TRUE(has_run);
+  has_run = false;
+  worker.post([&] { has_run = true; });
+  EXPECT_TRUE(has_run) << "nobody owns it";
+}
+
+TEST(Worker, TakesNoCommandsOnceItHasStopped) {
+  Worker worker({});
+  worker.start();
+  worker.stop_and_join();
+  worker.retire();
+  EXPECT_FALSE(worker.run_on_loop([] { ADD_FAILURE() << "there is no thread any more"; }));
+}
+
+TEST(Crew, IsNotOpenedWithoutDescriptors) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  Result<std::shared_ptr<Crew>> crew = Crew::open({.threads = 1});
+  setrlimit(RLIMIT_NOFILE, &before);
+  ASSERT_FALSE(crew);
+  EXPECT_EQ(crew.error().code(), Code::overloaded);
+}
 
 }  // namespace
 }  // namespace weir::worker
