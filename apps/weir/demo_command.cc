@@ -196,6 +196,10 @@ class Demo {
                  with_commas(counters.frames_retransmitted),
                  100 * share(counters.bytes_retransmitted, counters.bytes_sent));
     }
+    fmt::print(
+        "This shows a burst: every call goes to another peer, so it has a packet of its own. `weir perf` measures how "
+        "many "
+        "calls one pair of cores can make.\n");
     std::fflush(stdout);
   }
 

@@ -65,9 +65,11 @@ Check check_buffer(const std::filesystem::path& root, const char* direction, con
       .ok = *limit >= wanted,
       .found = fmt::format("net.core.{} is {}; a pool asks for {}", setting, in_bytes(*limit), in_bytes(wanted))};
   if (!check.ok) {
-    check.costs = std::strcmp(setting, "rmem_max") == 0
-                      ? "bursts larger than that are dropped by the kernel and have to be sent again"
-                      : "large bursts take more system calls to send";
+    check.costs =
+        std::strcmp(setting, "rmem_max") == 0
+            ? "bursts larger than that are dropped by the kernel and have to be sent again (not for a process with "
+              "CAP_NET_ADMIN, such as root's: it gets what it asks for)"
+            : "large bursts take more system calls to send";
     check.mend = fmt::format("sudo sysctl -w net.core.{}={}", setting, wanted);
   }
   return check;
@@ -88,7 +90,10 @@ Check check_memlock() {
                            : fmt::format("the limit is {}; a worker's receive buffers are {}",
                                          in_bytes(static_cast<std::uint64_t>(limit.rlim_cur)), in_bytes(wanted))};
   if (!check.ok) {
-    check.costs = "buffers cannot be locked: when memory is short they are paged out, which adds milliseconds";
+    check.costs =
+        "nothing over UDP, which locks no memory; a fabric that registers memory would be refused, and a program that "
+        "calls "
+        "mlockall() cannot keep its buffers from being paged out";
     check.mend = "ulimit -l unlimited   (in a systemd unit: LimitMEMLOCK=infinity)";
   }
   return check;

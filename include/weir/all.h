@@ -4,6 +4,7 @@
 #include <coroutine>
 #include <cstddef>
 #include <ranges>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -50,10 +51,15 @@ class [[nodiscard]] AllCalls {
 
 inline AllCalls all(std::vector<Call> calls) { return AllCalls(std::move(calls)); }
 
-// Calls `make` for each item of `range`, for example `all(shards, [&](Peer& s) { return s.unary("lock", key); })`. What
-// `make` captures should be references: g++ 12 destroys owning temporaries inside a co_await expression twice.
+// Calls `make` for each item of `range`, for example `all(shards, [&](Peer& s) { return s.unary("lock", key); })`.
 template <std::ranges::input_range Range, class Make>
 AllCalls all(Range&& range, Make&& make) {
+#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 13
+  static_assert(
+      std::is_lvalue_reference_v<Make> || std::is_trivially_destructible_v<std::remove_cvref_t<Make>>,
+      "g++ 12 destroys a temporary function with owning captures twice inside a co_await expression: capture by "
+      "reference, or give the function a name and pass that");
+#endif
   std::vector<Call> calls;
   if constexpr (std::ranges::sized_range<Range>) calls.reserve(std::ranges::size(range));
   for (auto&& item : range) calls.push_back(make(item));

@@ -1,11 +1,13 @@
 // Errors are values: a code, a sentence, and whether the peer may have run the request.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <expected>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 namespace weir {
 
@@ -30,10 +32,15 @@ std::string_view name(Code code);
 
 class [[nodiscard]] Error {
  public:
-  // `sentence` must be a string literal: most errors cost no allocation.
-  Error(Code code, const char* sentence, bool may_have_run = false)
+  // From a string literal, which costs no allocation.
+  template <std::size_t N>
+  Error(Code code, const char (&sentence)[N], bool may_have_run = false)
       : code_(code), may_have_run_(may_have_run), sentence_(sentence) {}
-  // For sentences that name something. Costs one allocation.
+  // From anything else: copied.
+  template <class Pointer>
+    requires std::is_pointer_v<Pointer>
+  Error(Code code, const Pointer& sentence, bool may_have_run = false)
+      : Error(code, std::string(sentence), may_have_run) {}
   Error(Code code, std::string sentence, bool may_have_run = false)
       : code_(code), may_have_run_(may_have_run), owned_(std::make_shared<const std::string>(std::move(sentence))) {}
 

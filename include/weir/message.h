@@ -47,7 +47,7 @@ class [[nodiscard]] Responder {
   ~Responder();
 
   void reply(Bytes body, Bytes header = {});
-  void reply(std::string_view body) { reply(as_bytes(body)); }
+  void reply(std::string_view body, std::string_view header = {}) { reply(as_bytes(body), as_bytes(header)); }
   void reply(const Reply& r) { reply(r.body(), r.header()); }
   void fail(Code code, std::string_view sentence);
 
@@ -103,13 +103,16 @@ class InlineRequest {
   Bytes body() const { return body_; }
   std::string_view text() const { return {reinterpret_cast<const char*>(body_.data()), body_.size()}; }
   Bytes header() const { return header_; }
+  std::string_view header_text() const { return {reinterpret_cast<const char*>(header_.data()), header_.size()}; }
   std::chrono::nanoseconds time_left() const { return time_left_; }
   int priority() const { return priority_; }
   int depth() const { return depth_; }
+  // The caller has gone; an answer would reach nobody.
+  bool cancelled() const { return responder_.cancelled(); }
 
   // Exactly one of these, once. A handler that returns without any of them answers with an `application` error.
   void reply(Bytes body, Bytes header = {}) { std::exchange(responder_, {}).reply(body, header); }
-  void reply(std::string_view body) { reply(as_bytes(body)); }
+  void reply(std::string_view body, std::string_view header = {}) { reply(as_bytes(body), as_bytes(header)); }
   void fail(Code code, std::string_view sentence) { std::exchange(responder_, {}).fail(code, sentence); }
   // Keep the right to answer for later. Copy what you need of body() first.
   Responder defer() { return std::move(responder_); }

@@ -98,14 +98,16 @@ void Core::let_go(OutgoingCall& call) {
   call.state = OutgoingCall::State::done;
 }
 
-Core::Verdict Core::on_reply(Path& path, const wire::ReplyFrame& frame, detail::Pin* buffer, Instant) {
+Core::Verdict Core::on_reply(Path& path, const wire::ReplyFrame& frame, detail::Pin* buffer, Instant now) {
   const wire::MessagePart& part = frame.part;
   if (part.id.slot >= path.calls.size()) return part.id.slot < path.max_calls ? Verdict::fine : Verdict::violation;
   OutgoingCall* call = path.calls[part.id.slot];
   if (call == nullptr || call->generation != part.id.generation)
-    return Verdict::fine;  // it ended before its reply came
-  if (part.total > config.limits.inline_bytes + 2)
-    return Verdict::violation;  // beyond what we reserved; 2: an error's code
+    return Verdict::fine;                                          // it ended before its reply came
+  if (part.total > config.limits.inline_bytes + 2) [[unlikely]] {  // beyond what we reserved; 2: an error's code
+    fail_call(*call, Code::too_large, "the reply is larger than this side's limit for inline messages", now);
+    return Verdict::fine;
+  }
   Completion done{.call = call,
                   .bytes = part.bytes.data(),
                   .pin = buffer,

@@ -17,6 +17,10 @@ Owner& owner_of(schedule::Timer& timer) {
 }
 #pragma GCC diagnostic pop
 
+constexpr const char* kWrongSecret =
+    "the peer could not prove that it knows the secret; do both sides have the same one?";
+constexpr const char* kOwnAddress = "the peer's address leads back to this very pool";
+
 // When this path was last heard of, or began to wait: silence is counted from here.
 Instant heard(const Path& path) { return std::max(path.last_received, path.waiting_since); }
 Instant last_used(const Path& path) { return std::max(path.last_received, path.last_sent); }
@@ -28,7 +32,7 @@ void Core::on_timeout(Instant now) {
   wheel.advance(now, [this, now](schedule::Timer& timer) {
     switch (static_cast<TimerKind>(timer.tag)) {
       case TimerKind::call:
-        fail_call(owner_of<OutgoingCall>(timer), Code::timeout, "the deadline passed", now);
+        on_deadline(owner_of<OutgoingCall>(timer), now);
         break;
       case TimerKind::path:
         on_path_timer(owner_of<Path>(timer), now);
@@ -38,10 +42,9 @@ void Core::on_timeout(Instant now) {
         if (now - peer.hello_started < config.timeouts.connect) {
           send_hello(peer, now);
         } else if (peer.forged_replies != 0) {
-          give_up_hello(peer, Code::unauthenticated,
-                        "the peer could not prove that it knows the secret; do both sides have the same one?", now);
+          give_up_hello(peer, Code::unauthenticated, kWrongSecret, now);
         } else if (peer.own_replies != 0) {
-          give_up_hello(peer, Code::invalid_argument, "the peer's address leads back to this very pool", now);
+          give_up_hello(peer, Code::invalid_argument, kOwnAddress, now);
         } else {
           give_up_hello(peer, Code::peer_failed, "the peer did not answer", now);
         }
@@ -49,6 +52,17 @@ void Core::on_timeout(Instant now) {
       }
     }
   });
+}
+
+// A call that never left says why, as far as its peer's hello has shown it.
+void Core::on_deadline(OutgoingCall& call, Instant now) {
+  const Peer& peer = *peers.at(call.peer);
+  if (call.state == OutgoingCall::State::queued && peer.saying_hello()) {
+    if (peer.forged_replies != 0) return fail_call(call, Code::unauthenticated, kWrongSecret, now);
+    if (peer.own_replies != 0) return fail_call(call, Code::invalid_argument, kOwnAddress, now);
+    return fail_call(call, Code::timeout, "the deadline passed before the peer answered at all", now);
+  }
+  fail_call(call, Code::timeout, "the deadline passed", now);
 }
 
 void Core::on_path_timer(Path& path, Instant now) {

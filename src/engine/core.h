@@ -144,6 +144,7 @@ struct Core {
     }
   }
   void on_timeout(Instant now);
+  void on_deadline(OutgoingCall& call, Instant now);
   void on_path_timer(Path& path, Instant now);
   void update_timer(Path& path, Instant now);
   Duration idle_limit(const Path& path) const;

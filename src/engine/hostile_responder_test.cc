@@ -100,12 +100,17 @@ TEST_F(HostileResponder, AReplyInASlotBeyondTheNegotiatedNumberIsAViolation) {
   expect_thrown_out(Frames().reply({Limits{}.calls_per_peer, 1}, "x"));
 }
 
-TEST_F(HostileResponder, AReplyLargerThanReservedIsAViolation) {
-  expect_thrown_out(Frames().reply(id(0), std::string(16 * 1024 + 3, 'x')));
-}
-
-TEST_F(HostileResponder, AFragmentOfAReplyLargerThanReservedIsAViolation) {
-  expect_thrown_out(Frames().reply(id(0), "x", 65'000, 0));
+// The other side may honestly have a larger limit than ours: only the call it answers suffers.
+TEST_F(HostileResponder, AReplyLargerThanReservedFailsItsOwnCallAlone) {
+  puppet->say(Frames().reply(id(0), std::string(16 * 1024 + 3, 'x')));
+  puppet->say(Frames().reply(id(1), "x", 65'000, 0));
+  EXPECT_NE(puppet->victims_path(), nullptr);
+  for (const int call : {0, 1}) {
+    EXPECT_EQ(calls[call].completions, 1);
+    EXPECT_EQ(calls[call].code, Code::too_large);
+    EXPECT_TRUE(calls[call].may_have_run);
+  }
+  for (const int call : {2, 3}) EXPECT_EQ(calls[call].completions, 0);
 }
 
 TEST_F(HostileResponder, ReplyFragmentsWithDifferentTotalsAreAViolation) {

@@ -177,6 +177,20 @@ std::shared_ptr<PeerState> PoolState::make_peer(std::string_view address) {
     peer->failure = parsed.error();
     return peer;
   }
+  const Address& local = posts_.front()->local();
+  if (parsed->port == 0 || Address{parsed->ip} == Address::v4(0, 0) || Address{parsed->ip} == Address{}) {
+    peer->failure =
+        Error(Code::invalid_argument, "cannot call " + std::string(address) +
+                                          ": it names no host or no port; 0.0.0.0 and port 0 are for listening");
+    return peer;
+  }
+  if (parsed->is_v4() != local.is_v4()) {
+    peer->failure = Error(
+        Code::invalid_argument,
+        "cannot call " + std::string(address) + " from a socket of the other family; give the pool " +
+            (local.is_v4() ? "an IPv6 address to listen on, such as \"[::]:0\"" : "an IPv4 address to listen on"));
+    return peer;
+  }
   peer->address = *parsed;
   peer->gate = posts_[first_caller_ + router_.worker_of(*parsed)]->gate();
   return peer;
