@@ -204,6 +204,7 @@ struct Core {
   IncomingTransfer* deliveries[8] = {};  // per priority: first
   IncomingTransfer* deliveries_last[8] = {};
   std::uint32_t delivery_levels = 0;
+  std::size_t requests_queued = 0;  // in all of them
   std::unique_ptr<std::byte[]> arena;
   std::size_t arena_used = 0;
   struct Plain {  // hellos, replies to hellos and closing packets

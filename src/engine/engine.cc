@@ -102,6 +102,8 @@ void Engine::on_train_fate(const Train& train, TrainFate fate, Instant now) {
   if (path != nullptr) path->mtu.on_probe_refused(train.segment_size, now);
 }
 
+std::size_t Engine::undelivered() const { return core_->requests_queued + core_->completions.size(); }
+
 bool Engine::has_work() const {
   return !core_->touched.empty() || !core_->plain.empty() || !core_->completions.empty() || core_->delivery_levels != 0;
 }

@@ -92,7 +92,8 @@ class Engine {
   // next collect().
   void collect(std::vector<Train>& out, Instant now);
   void on_train_fate(const Train& train, TrainFate fate, Instant now);
-  bool has_work() const;  // deliver() or collect() would do something now
+  std::size_t undelivered() const;  // requests and completions that the next deliver() runs
+  bool has_work() const;            // deliver() or collect() would do something now
 
   // ---- end ----
   // Tells every peer that this side is going: their outstanding calls fail at once. Ours fail with Code::closed.

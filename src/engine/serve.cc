@@ -104,6 +104,7 @@ void Core::queue_delivery(IncomingTransfer& transfer) {
     transfer.request = transfer.reassembly->bytes().data();
     transfer.pin = nullptr;
   }
+  ++requests_queued;
   transfer.state = State::queued;
   transfer.next = nullptr;
   const unsigned level = transfer.priority;
@@ -268,6 +269,7 @@ void Core::dispatch(IncomingTransfer& transfer, Instant now) {
 
 std::size_t Core::deliver(Instant now) {
   std::size_t delivered = 0;
+  requests_queued = 0;
   while (delivery_levels != 0) {
     const auto level = static_cast<unsigned>(std::countr_zero(delivery_levels));
     IncomingTransfer* transfer = deliveries[level];

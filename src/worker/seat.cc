@@ -62,7 +62,9 @@ bool Seat::receive(Instant now) {
   for (const link::Datagram& datagram : burst_.datagrams) {
     // What the first part of a burst asked for is answered before the rest is looked at: the peer works on the answers
     // while we work on the rest. Two peers that hand each other everything at once would take turns instead.
-    if (taken + datagram.bytes.size() > kChunkBytes && taken != 0) {
+    // Few large messages are taken together, though: an answer of its own to each would cost more than the wait.
+    if ((taken + datagram.bytes.size() > kChunkBytes && engine_.undelivered() >= kChunkMessages) ||
+        taken > kLargestChunkBytes) {
       deliver_and_transmit(now);
       taken = 0;
     }

@@ -67,8 +67,11 @@ class Seat {
  private:
   static constexpr int kMaxUnreachables = 64;  // reports taken in one turn
   static constexpr Duration kStarvedWait = std::chrono::milliseconds(1);
-  static constexpr int kMaxRounds = 64;                  // of collecting and sending in one turn
-  static constexpr std::size_t kChunkBytes = 16 * 1024;  // received bytes that are answered together
+  static constexpr int kMaxRounds = 64;  // of collecting and sending in one turn
+  // A chunk of a burst, answered together: so many bytes if they hold so many messages, or so many bytes at the most.
+  static constexpr std::size_t kChunkBytes = 16 * 1024;
+  static constexpr std::size_t kChunkMessages = 64;
+  static constexpr std::size_t kLargestChunkBytes = 128 * 1024;
 
   bool receive(Instant now);
   bool deliver_and_transmit(Instant now);
