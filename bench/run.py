@@ -3,6 +3,7 @@
 
 Each comparison alternates: Weir, peer, Weir, peer, ... One pair gives one ratio, and the median of the ratios counts,
 so that a slow minute of the machine hits both sides. Servers run on one core, clients on another, over 127.0.0.1.
+Weir's processes share a secret, but for the case that compares this with identities, and for the handshakes.
 """
 
 import argparse
@@ -13,12 +14,13 @@ import platform
 import secrets
 import signal
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
 
 sys.dont_write_bytecode = True  # no __pycache__ beside the sources
-from processes import LOOPBACK, Failure, Server, free_port, process_cpu_seconds, run_client  # noqa: E402
+from processes import LOOPBACK, Failure, Server, free_port, last_words, process_cpu_seconds, run_client  # noqa: E402
 
 # ---------------------------------------------------------------------------------------------------------------------
 # What is compared
@@ -48,6 +50,7 @@ PEERS = {
     # One datagram per look at the socket: the quickest a single outstanding call can be.
     "udp-spin-1": Peer("raw UDP, spinning", "udp_echo", None, "udp", both=["--mode", "spinning", "--batch", "1"]),
 }
+WEIR_WITH_SECRET = "weir-secret"  # the peer of a case whose Weir has an identity
 
 
 def at_least(bound):
@@ -60,7 +63,7 @@ def at_most(bound):
 
 class Case:
     def __init__(self, name, request, reply, window, peers, client_mode="inline", server_idle="spin", metric="rate",
-                 goal=None, ratio_goals=None):
+                 goal=None, ratio_goals=None, identity=False):
         self.name = name
         self.request = request
         self.reply = reply
@@ -71,6 +74,7 @@ class Case:
         self.metric = metric  # "rate": calls/s, more is better; "latency": median in us, less is better
         self.goal = goal  # (text, predicate) about Weir's median
         self.ratio_goals = ratio_goals or {}  # peer name -> (text, predicate) about the median of the ratios
+        self.identity = identity  # Weir's processes have certificates instead of a secret
 
     def value(self, report):
         return report["calls_per_s"] if self.metric == "rate" else report["latency_us"]["p50"]
@@ -90,8 +94,18 @@ CASES = [
          goal=("at least 1,000 k/s", at_least(1e6))),
     Case("4k-1024", 4096, 64, 1024, ["grpc-tls", "zeromq", "udp-spin"],
          goal=("at least 400 k/s", at_least(4e5))),
+    Case("identity-1024", 32, 32, 1024, [WEIR_WITH_SECRET], identity=True,
+         ratio_goals={WEIR_WITH_SECRET: ("at least 0.95 x", at_least(0.95))}),
 ]
 IDLE = "idle"
+HANDSHAKE = "handshake"
+# Of the handshake program's comparisons: what it is, and what the median of the ratios should be.
+HANDSHAKE_ROWS = {
+    "rate_udp": ("handshakes/s of a core, over UDP", ("at least 1 x", at_least(1))),
+    "rate_memory": ("handshakes/s of a core, in memory", None),
+    "cold_one": ("time to the first reply, 1 cold peer", None),
+    "cold_many": ("time to the last of {peers} cold peers", None),
+}
 IDLE_GOAL_PERCENT = 1.0
 UNDISTURBED_SHARE = 0.9
 MTUS = {"1500": 1500, "loopback": None}
@@ -109,21 +123,41 @@ class Bench:
         self.weir = options.weir or options.build / "apps" / "weir" / "weir"
         self.environment = dict(os.environ)
         self.environment.setdefault("WEIR_SECRET", secrets.token_hex(32))
+        self.identities = None  # a folder, made when a case needs it
+
+    def close(self):
+        if self.identities:
+            self.identities.cleanup()
+
+    def security(self, case):
+        """What a Weir process of this case is started with; without anything it takes WEIR_SECRET."""
+        if not case.identity:
+            return []
+        if not self.identities:
+            self.identities = tempfile.TemporaryDirectory(prefix="weir-bench-")
+            root = pathlib.Path(self.identities.name)
+            for step in (["new-ca", root / "ca"],
+                         ["issue", root / "ca", "--address", LOOPBACK, "--out", root / "node"]):
+                result = subprocess.run([self.weir, "identity", *step], stdin=subprocess.DEVNULL, capture_output=True,
+                                        text=True)
+                if result.returncode != 0:
+                    raise Failure(f"weir identity: {last_words(result.stderr)}")
+        return ["--identity", str(pathlib.Path(self.identities.name, "node"))]
 
     def client_common(self, case, port):
         return ["--peer", f"{LOOPBACK}:{port}", "--window", str(case.window), "--size", str(case.request), "--reply",
                 str(case.reply), "--seconds", str(self.options.seconds), "--core", str(self.options.client_core)]
 
-    def weir_server(self, idle, mtu):
+    def weir_server(self, idle, mtu, security=()):
         port = free_port("udp")
         command = [str(self.weir), "perf", "server", "--listen", f"{LOOPBACK}:{port}", "--core",
-                   str(self.options.server_core), "--mode", "inline", "--idle", idle]
+                   str(self.options.server_core), "--mode", "inline", "--idle", idle, *security]
         return Server(command + (["--mtu", str(mtu)] if mtu else []), "udp", port, self.environment)
 
-    def measure_weir(self, case, mtu):
-        with self.weir_server(case.server_idle, mtu) as server:
+    def measure_weir(self, case, mtu, security=()):
+        with self.weir_server(case.server_idle, mtu, security) as server:
             command = [str(self.weir), "perf", "client", *self.client_common(case, server.port), "--mode",
-                       case.client_mode, "--json", *(["--mtu", str(mtu)] if mtu else [])]
+                       case.client_mode, "--json", *security, *(["--mtu", str(mtu)] if mtu else [])]
             return run_client(command, self.options.seconds, self.environment)
 
     def is_built(self, peer):
@@ -142,9 +176,10 @@ class Bench:
 
     def compare(self, case, mtu, peer_name):
         """One row: `pairs` pairs of Weir and the peer, alternating."""
-        peer = PEERS[peer_name]
-        row = {"peer": peer_name, "label": peer.label, "pairs": [], "status": "ok"}
-        if not self.is_built(peer):
+        peer = PEERS.get(peer_name)
+        label = peer.label if peer else "weir with a secret"
+        row = {"peer": peer_name, "label": label, "pairs": [], "status": "ok"}
+        if peer and not self.is_built(peer):
             row["status"] = "not built" + (f" (install {peer.package}, then configure again)" if peer.package else "")
             return row
         try:
@@ -152,9 +187,9 @@ class Bench:
                 pair = {}
                 if not self.options.peers_only:
                     side = "weir"
-                    pair["weir"] = self.measure_weir(case, mtu)
-                side = peer.label
-                pair["peer"] = self.measure_peer(case, peer)
+                    pair["weir"] = self.measure_weir(case, mtu, self.security(case))
+                side = label
+                pair["peer"] = self.measure_peer(case, peer) if peer else self.measure_weir(case, mtu)
                 row["pairs"].append(pair)
         except Failure as failure:
             row["status"] = f"failed ({side}): {failure}"
@@ -178,6 +213,22 @@ class Bench:
             time.sleep(5)
             used, elapsed = process_cpu_seconds(server.process.pid) - before, time.monotonic() - begin
         return 100 * used / elapsed
+
+
+    def measure_handshakes(self):
+        """The report of the program that holds both contestants."""
+        program = self.options.build / "bench" / "handshake"
+        if not os.access(program, os.X_OK):
+            raise Failure("not built (install libssl-dev, then configure again)")
+        command = [str(program), "--json", "--core", str(self.options.client_core)]
+        command += ["--quick"] if self.options.quick else ["--pairs", str(self.options.pairs)]
+        try:
+            result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600)
+        except subprocess.TimeoutExpired:
+            raise Failure("it did not end within 600 s")
+        if result.returncode != 0:
+            raise Failure(f"it ended with {result.returncode}: {last_words(result.stderr)}")
+        return json.loads(result.stdout)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -230,7 +281,8 @@ def print_row(case, row):
 
 def smallest_spinning_share(row):
     """A spinning client uses its whole core unless another process takes it away: a probe of how quiet it was."""
-    reports = [pair["peer"] for pair in row["pairs"] if pair["peer"].get("mode") == "spinning"]
+    reports = [report for pair in row["pairs"] for report in pair.values()
+               if report.get("mode") == "spinning" or (report.get("mode"), report.get("idle")) == ("inline", "spin")]
     return min((report["cpu_s"] / report["seconds"] for report in reports), default=1.0)
 
 
@@ -242,7 +294,7 @@ def run_case(bench, case, mtu_name):
     print(f"\n{case.name}, MTU {mtu_name}: {case.request} B requests, {case.reply} B replies, "
           f"{case.window} outstanding, client {case.client_mode}; {what}")
     print(f"  {'peer':<20} {'peer':>14}" + ("" if bench.options.peers_only else f" {'weir':>16} {'weir/peer':>12}"))
-    for name in bench.options.peers or case.peers:
+    for name in case.peers if case.identity else bench.options.peers or case.peers:
         row = bench.compare(case, mtu, name)
         result["rows"].append(row)
         print_row(case, row)
@@ -282,6 +334,34 @@ def run_idle(bench):
     return result
 
 
+def run_handshakes(bench):
+    result = {"case": HANDSHAKE, "rows": [], "goals": []}
+    print("\nhandshake: mutual authentication, QUIC of Weir against TLS 1.3 over TCP of OpenSSL, the same certificates")
+    try:
+        report = result["report"] = bench.measure_handshakes()
+    except Failure as failure:
+        status = str(failure) if str(failure).startswith("not built") else f"failed: {failure}"
+        result["rows"].append({"label": HANDSHAKE, "status": status, "pairs": []})
+        print(f"  {status}")
+        judge(result, "handshakes: at least 1 x TLS", False)
+        return result
+    print(f"  {report['libraries']}")
+    print(f"  {'':<52} {'TLS':>12} {'weir':>14} {'weir/TLS':>12}")
+    for key in "ed25519", "p256":
+        for row in report[key]:
+            what, _ = HANDSHAKE_ROWS[row["name"]]
+            print(f"  {key:<8} {what.format(**report):<43} {row['tls_median']:>8,.1f} {row['unit']:<4}"
+                  f" {row['weir_median']:>8,.1f} {row['unit']:<4} {row['ratio_median']:>10.2f} x"
+                  f"   ({row['ratio_min']:.2f} .. {row['ratio_max']:.2f})")
+    for key in "ed25519", "p256":
+        for row in report[key]:
+            what, goal = HANDSHAKE_ROWS[row["name"]]
+            if goal:
+                text, reached = goal
+                judge(result, f"{what}, {key}: {text} TLS", reached(row["ratio_median"]))
+    return result
+
+
 def aes_backend(results):
     for result in results:
         for row in result["rows"]:
@@ -295,12 +375,12 @@ def aes_backend(results):
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     root = pathlib.Path(__file__).resolve().parent.parent
-    names = [case.name for case in CASES] + [IDLE]
+    names = [case.name for case in CASES] + [IDLE, HANDSHAKE]
     parser.add_argument("--build", type=pathlib.Path, default=root / "build" / "bench",
                         help="the build folder (default: build/bench)")
     parser.add_argument("--weir", type=pathlib.Path, help="the weir command (default: BUILD/apps/weir/weir)")
     parser.add_argument("--pairs", type=int, default=7, help="pairs of runs per comparison (default 7)")
-    parser.add_argument("--quick", action="store_true", help="3 pairs of 1 s")
+    parser.add_argument("--quick", action="store_true", help="3 pairs of 0.5 s, and one MTU: under two minutes")
     parser.add_argument("--seconds", type=float, default=2, help="length of one run (default 2)")
     parser.add_argument("--case", dest="cases", action="append", choices=names, help="only this case; may be repeated")
     parser.add_argument("--peer", dest="peers", action="append", choices=list(PEERS),
@@ -313,7 +393,8 @@ def parse_arguments():
     parser.add_argument("--peers-only", action="store_true", help="measure the peers without Weir")
     options = parser.parse_args()
     if options.quick:
-        options.pairs, options.seconds = 3, 1
+        options.pairs, options.seconds = 3, 0.5
+        options.mtus = options.mtus or ["1500"]
     if options.pairs < 1 or options.seconds <= 0:
         parser.error("--pairs and --seconds must be positive")
     return options
@@ -340,11 +421,16 @@ def main():
     for case in CASES:
         if options.cases and case.name not in options.cases:
             continue
+        if options.peers_only and case.peers == [WEIR_WITH_SECRET]:
+            continue
         # The peers do not know the MTU setting: without Weir one round is enough.
         for mtu_name in (["loopback"] if options.peers_only else options.mtus or MTUS):
             results.append(run_case(bench, case, mtu_name))
     if not options.peers_only and (not options.cases or IDLE in options.cases):
         results.append(run_idle(bench))
+    if not options.peers_only and (not options.cases or HANDSHAKE in options.cases):
+        results.append(run_handshakes(bench))
+    bench.close()
     if not options.peers_only:
         facts["aes"] = aes_backend(results)
         print(f"\nAES in use: {facts['aes']}")

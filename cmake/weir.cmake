@@ -78,7 +78,7 @@ set(old_clang "$<AND:$<CXX_COMPILER_ID:Clang>,$<VERSION_LESS:$<CXX_COMPILER_VERS
 target_compile_options(weir_usage INTERFACE "$<${old_clang}:SHELL:-U__cpp_concepts -D__cpp_concepts=202002L>")
 
 add_library(weir_system INTERFACE)
-target_link_libraries(weir_system INTERFACE OpenSSL::Crypto Threads::Threads)
+target_link_libraries(weir_system INTERFACE OpenSSL::Crypto Ngtcp2::Ngtcp2 Threads::Threads)
 if(IPSecMB_FOUND)
   target_link_libraries(weir_system INTERFACE IPSecMB::IPSecMB)
   target_compile_definitions(weir_flags INTERFACE WEIR_HAVE_IPSEC_MB=1)

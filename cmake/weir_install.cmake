@@ -17,7 +17,8 @@ configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/weirConfig.cmake.in" 
                               INSTALL_DESTINATION "${weir_package_dir}")
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/weirConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/weirConfig.cmake" "${PROJECT_BINARY_DIR}/weirConfigVersion.cmake"
-              "${PROJECT_SOURCE_DIR}/cmake/FindIPSecMB.cmake" DESTINATION "${weir_package_dir}")
+              "${PROJECT_SOURCE_DIR}/cmake/FindIPSecMB.cmake" "${PROJECT_SOURCE_DIR}/cmake/FindNgtcp2.cmake"
+              DESTINATION "${weir_package_dir}")
 
 # Relative, so that the installed tree may be moved.
 file(RELATIVE_PATH weir_pc_to_prefix "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix")

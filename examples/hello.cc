@@ -9,14 +9,13 @@ weir::Reply greet(weir::Request request) { return weir::Reply("Hello, " + std::s
 
 int main() {
   using namespace std::chrono_literals;
-  const std::string secret = "known to every peer, and to nobody else";
 
   // The server: says where it listens, and what it serves.
-  weir::Pool server = weir::Pool::open({.listen = "127.0.0.1:0", .secret = secret}).value();
+  weir::Pool server = weir::Pool::open({.listen = "127.0.0.1:0", .identity = weir::Identity::development()}).value();
   server.serve("greet", greet).value();
 
   // The client: names the server by its address, and calls.
-  weir::Pool client = weir::Pool::open({.secret = secret}).value();
+  weir::Pool client = weir::Pool::open({.identity = weir::Identity::development()}).value();
   weir::Peer peer = client.peer(server.listen_address());
   weir::Result<weir::Reply> reply = peer.unary("greet", "world", {.deadline = 5s}).get();
   if (!reply) {

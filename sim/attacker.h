@@ -31,6 +31,9 @@ class Attacker {
   void forge_unreachable();
   Packet junk();
   Address stranger();
+  // A host's. Data goes astray to data ports and handshakes to those of handshakes: how a stranger's datagram looks to
+  // the other kind depends on sealed bytes, and those differ from run to run.
+  Address anybody(std::uint16_t port);
 
   World& world_;
   Random random_;
@@ -38,6 +41,7 @@ class Attacker {
   std::uint64_t seen_ = 0;
   Duration interval_{0};
   bool running_ = false;
+  bool records_ = true;
 };
 
 }  // namespace weir::sim

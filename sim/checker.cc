@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace weir::sim {
@@ -59,6 +60,8 @@ const CallRecord* Checker::on_run(HostId host, const engine::Engine&, const engi
   if (record.callee != host && (!misrouting_expected_ || host == record.caller)) {
     violation(fmt::format("{} ran on host {}", describe(record), host));
   }
+  if (record.must_be_refused) violation(fmt::format("{} ran, but its caller proved nothing", describe(record)));
+  if (on_run_) on_run_(host, record);
   if (++record.runs > 1) {
     violation(fmt::format("{} ran {} times", describe(record), record.runs));
   }
@@ -132,6 +135,8 @@ void Checker::on_complete(std::uint64_t id, const transfer::Outcome& outcome, Du
   const bool is_empty = record.instruction.bytes == 0;
   if (!outcome.failed) {
     ++totals_.ok;
+    if (record.must_be_refused) violation(fmt::format("{} succeeded, but nobody proved anything", describe(record)));
+    if (on_success_) on_success_(record);
     if (is_empty) {
       ++nothing_ok_;
       if (!outcome.bytes.empty()) violation(fmt::format("{} got a reply to something else", describe(record)));
@@ -150,9 +155,18 @@ void Checker::on_complete(std::uint64_t id, const transfer::Outcome& outcome, Du
     violation(fmt::format("{} failed with {} and the word that it had not run, but it had", describe(record),
                           name(outcome.code)));
   }
+  const std::string_view got(reinterpret_cast<const char*>(outcome.bytes.data()), outcome.bytes.size());
+  if (record.must_be_refused && outcome.code == Code::unauthenticated) {
+    // Whoever reads it must learn whose clock or certificate to look at.
+    if (got.find("certificate") == got.npos || (got.find("expired") == got.npos && got.find("valid") == got.npos)) {
+      violation(fmt::format("{} was refused without a reason: \"{}\"", describe(record), got));
+    }
+  } else if (record.must_be_refused && outcome.code != Code::timeout && outcome.code != Code::cancelled) {
+    violation(fmt::format("{} should have been refused, but failed with {}: {}", describe(record), name(outcome.code),
+                          got.empty() ? std::string_view(outcome.sentence) : got));
+  }
   if (outcome.code == Code::application) {
     const std::string expected = fmt::format("no {}", id);
-    const std::string_view got(reinterpret_cast<const char*>(outcome.bytes.data()), outcome.bytes.size());
     if (record.runs != 1 || got != expected) {
       violation(fmt::format("{} got the error of another call: \"{}\"", describe(record), got));
     }
@@ -160,7 +174,8 @@ void Checker::on_complete(std::uint64_t id, const transfer::Outcome& outcome, Du
     if (!record.cancel_asked) violation(fmt::format("{} ended as cancelled, but nobody did that", describe(record)));
   } else if (record.must_succeed) {
     violation(fmt::format("{} had to succeed, but failed with {} after {:.3f} ms: {}", describe(record),
-                          name(outcome.code), milliseconds(now - record.submitted), outcome.sentence));
+                          name(outcome.code), milliseconds(now - record.submitted),
+                          got.empty() ? std::string_view(outcome.sentence) : got));
   }
 }
 
@@ -197,6 +212,31 @@ void Checker::check_nothing_left(HostId host, const engine::Census& census, std:
   };
   for (const auto& [what, count] : kinds) {
     if (count != 0) violation(fmt::format("host {} has {} {} left over", host, count, what));
+  }
+}
+
+void Checker::check_nothing_left(HostId host, const Handshaker& handshaker, std::uint32_t max_credentials) {
+  const handshake::EndpointStats stats = handshaker.endpoint_stats();
+  const std::pair<const char*, std::size_t> kinds[] = {
+      {"handshakes", stats.connections},
+      {"half-open handshakes", stats.half_open},
+      {"peers that wait for a credential", handshaker.waiting()},
+      {"pieces of news", handshaker.has_news()},
+      {"unsent datagrams", handshaker.is_blocked()},
+  };
+  for (const auto& [what, count] : kinds) {
+    if (count != 0) violation(fmt::format("host {} has {} {} left over", host, count, what));
+  }
+  if (handshaker.map().size() > max_credentials) {
+    violation(
+        fmt::format("host {} keeps {} credentials; its limit is {}", host, handshaker.map().size(), max_credentials));
+  }
+}
+
+void Checker::on_datagram(const Packet& packet) {
+  if (memmem(packet.bytes.data(), packet.bytes.size(), kPlaintextMarker.data(), kPlaintextMarker.size()) != nullptr) {
+    violation(fmt::format("a datagram of {} bytes from {} to {} shows a message's contents", packet.bytes.size(),
+                          packet.source.to_string(), packet.destination.to_string()));
   }
 }
 

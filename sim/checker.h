@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -26,6 +27,7 @@ struct CallRecord {
   Instant submitted{};
   Instant latest_end{};  // when it must have ended
   bool must_succeed = false;
+  bool must_be_refused = false;  // one of the two does not believe the other
   bool cancel_asked = false;
   bool ended = false;
   bool abandoned = false;  // its caller crashed
@@ -53,6 +55,11 @@ class Checker {
   // Somebody on the wire leads handshakes astray. One secret for all proves that a callee is one of us, not which one.
   void expect_misrouting() { misrouting_expected_ = true; }
 
+  // Told of every call that got its reply.
+  void set_on_success(std::function<void(const CallRecord&)> told) { on_success_ = std::move(told); }
+  // Told of every request that a handler is given.
+  void set_on_run(std::function<void(HostId, const CallRecord&)> told) { on_run_ = std::move(told); }
+
   // Numbers the call.
   std::uint64_t add(const CallRecord& record);
   const CallRecord& record(std::uint64_t id) const { return records_[id]; }
@@ -68,6 +75,8 @@ class Checker {
 
   // Calls with an empty request carry no id; they are counted.
   void on_nothing_run();
+  // Looks for words of the application in a datagram.
+  void on_datagram(const Packet& packet);
 
   void violation(const std::string& sentence);
   bool all_ended() const { return open_ == 0; }
@@ -75,6 +84,8 @@ class Checker {
   void check_end();
   void check_nothing_left(HostId host, const engine::Census& census, std::size_t buffers);
   void check_success(double least);
+  // What a host's handshakes have left behind.
+  void check_nothing_left(HostId host, const Handshaker& handshaker, std::uint32_t max_credentials);
 
   const Totals& totals() const { return totals_; }
   const std::vector<std::string>& violations() const { return violations_; }
@@ -96,6 +107,8 @@ class Checker {
   std::map<HostId, Unanswered> unanswered_;
   std::size_t open_ = 0;
   bool misrouting_expected_ = false;
+  std::function<void(const CallRecord&)> on_success_;
+  std::function<void(HostId, const CallRecord&)> on_run_;
   std::uint64_t nothing_calls_ = 0, nothing_runs_ = 0, nothing_ok_ = 0;
   Totals totals_;
   std::vector<std::string> violations_;

@@ -10,14 +10,54 @@ namespace weir::sim {
 Host::Process::Process(Host& host, std::uint32_t life)
     : entropy(stream_seed(host.world_.seed, "entropy", std::uint64_t{host.id_} << 32 | life)),
       watch(host.world_, host.id_),
-      link(host.world_.network, host.world_.queue, host.id_, host.link_options_, [&host] { host.wake(); }),
-      engine(host.config_, entropy, &watch,
-             stream_seed(host.world_.seed, "engine", std::uint64_t{host.id_} << 32 | life), host.world_.now()),
-      seat(engine, link, burst) {}
+      link(host.world_.network, host.world_.queue, host.id_, host.world_.network.address_of(host.id_),
+           host.link_options_, [&host] { host.wake(); }),
+      config(host.config_),
+      handshaker(host.make_handshaker(*this, life)),
+      engine(config, entropy, &watch, stream_seed(host.world_.seed, "engine", std::uint64_t{host.id_} << 32 | life),
+             host.world_.now()),
+      seat(engine, link, burst, handshaker.get()) {
+  if (handshaker != nullptr) handshaker->set_engine(engine);
+}
+
+std::unique_ptr<Handshaker> Host::make_handshaker(Process& process, std::uint32_t life) {
+  if (!identity_) return nullptr;
+  process.handshake_link =
+      std::make_unique<SimLink>(world_.network, world_.queue, id_, address_, link_options_, [this] { wake(); });
+  const std::uint64_t this_life = std::uint64_t{id_} << 32 | life;
+  const std::uint64_t signer = stream_seed(world_.seed, "signer", identity_->keeps_signer ? id_ : this_life);
+  SeededEntropy(signer).fill(process.config.signer);
+  process.entropy.fill(process.config.incarnation);
+  auto handshaker =
+      std::make_unique<Handshaker>(world_,
+                                   Handshaker::Options{.host = id_,
+                                                       .seed = stream_seed(world_.seed, "handshaker", this_life),
+                                                       .signer = process.config.signer,
+                                                       .incarnation = process.config.incarnation,
+                                                       .accepts = config_.accepts,
+                                                       .clock_error_seconds = identity_->clock_error_seconds,
+                                                       .grace = identity_->grace,
+                                                       .simultaneous = identity_->simultaneous,
+                                                       .limits = config_.limits,
+                                                       .timeouts = config_.timeouts},
+                                   process.entropy, *process.handshake_link);
+  process.config.credentials = handshaker.get();
+  return handshaker;
+}
 
 Host::Host(World& world, HostId id, engine::EngineConfig config, const SimLink::Options& link_options,
-           Application& application)
-    : world_(world), id_(id), config_(std::move(config)), link_options_(link_options), application_(application) {}
+           const std::optional<HostIdentity>& identity, Application& application)
+    : world_(world),
+      id_(id),
+      config_(std::move(config)),
+      link_options_(link_options),
+      identity_(identity),
+      address_(world.network.address_of(id)),
+      application_(application) {
+  if (!identity_) return;
+  address_.port = kHandshakePort;
+  world_.network.add_address(id_, address_);
+}
 
 Host::~Host() {
   if (is_up()) crash();
@@ -37,6 +77,21 @@ void Host::crash() {
   next_poll_ = Instant::never();
   ++poll_ticket_;
   application_.on_stop(id_);
+}
+
+std::size_t Host::buffers_in_use() const {
+  const SimLink* other = process_->handshake_link.get();
+  return process_->link.buffers_in_use() + (other == nullptr ? 0 : other->buffers_in_use());
+}
+
+Result<std::uint32_t> Host::peer(const Host& other) {
+  const auto known = process_->peers.find(other.id());
+  if (known != process_->peers.end()) return known->second;
+  const auto made = process_->engine.connect(other.address());
+  if (!made) return made;
+  process_->peers.emplace(other.id(), *made);
+  if (process_->handshaker != nullptr) process_->handshaker->add_peer(*made, other.address());
+  return made;
 }
 
 void Host::stall_until(Instant end) {
@@ -81,6 +136,12 @@ void Host::poll() {
   process.seat.poll_once(world_.now());
   if (process.seat.is_blocked()) poll_at(std::max(process.link.writable_at(), soon));
   if (process.link.has_arrivals()) poll_at(soon);
+  if (process.handshaker != nullptr) {
+    Handshaker& handshaker = *process.handshaker;
+    handshaker.poll_once(world_.now());
+    if (process.handshake_link->has_arrivals() || handshaker.has_news()) poll_at(soon);
+    poll_at(std::max(handshaker.next_deadline(), soon));
+  }
   poll_at(std::max(process.seat.next_deadline(), soon));
 }
 

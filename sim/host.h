@@ -1,13 +1,16 @@
-// A simulated host: one process with an engine and a socket, which can crash, come back and fall asleep.
+// A simulated host: one process with an engine and its sockets, which can crash, come back and fall asleep.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 
 #include "engine/engine.h"
 #include "sim/entropy.h"
+#include "sim/handshaker.h"
 #include "sim/link.h"
 #include "sim/watch.h"
 #include "sim/world.h"
@@ -27,10 +30,18 @@ class Application {
 // A worker looks at its socket so long after something arrived, and again so long after a poll that left work over.
 inline constexpr Duration kPollDelay{1'000};
 
+// Of a host that proves who it is with a certificate. Others know a secret that all share.
+struct HostIdentity {
+  bool keeps_signer = true;  // when its process restarts
+  std::int64_t clock_error_seconds = 0;
+  Duration grace = std::chrono::seconds(30);         // see peer::SecretMap
+  Duration simultaneous = std::chrono::seconds(10);  // the same
+};
+
 class Host {
  public:
   Host(World& world, HostId id, engine::EngineConfig config, const SimLink::Options& link_options,
-       Application& application);
+       const std::optional<HostIdentity>& identity, Application& application);
   ~Host();
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;
@@ -42,6 +53,13 @@ class Host {
   const engine::EngineConfig& config() const { return config_; }
   engine::Engine& engine() { return process_->engine; }
   const SimLink& link() const { return process_->link; }
+  // Null: it has no identity.
+  const Handshaker* handshaker() const { return process_->handshaker.get(); }
+  std::size_t buffers_in_use() const;
+  // How others name it.
+  const Address& address() const { return address_; }
+  // What its engine knows the other host by.
+  Result<std::uint32_t> peer(const Host& other);
 
   void start();
   // Everything inside is gone at this instant. Packets that have left the process still travel.
@@ -63,11 +81,17 @@ class Host {
     SeededEntropy entropy;
     Watch watch;
     SimLink link;
+    std::unique_ptr<SimLink> handshake_link;
+    engine::EngineConfig config;
+    std::unique_ptr<Handshaker> handshaker;
     engine::Engine engine;
     worker::Burst burst;
     worker::Seat seat;
+    std::map<HostId, std::uint32_t> peers;
   };
 
+  // Null, if the host has no identity; otherwise `config` is told of it.
+  std::unique_ptr<Handshaker> make_handshaker(Process& process, std::uint32_t life);
   void poll_at(Instant when);
   void poll();
 
@@ -75,6 +99,8 @@ class Host {
   HostId id_;
   engine::EngineConfig config_;
   SimLink::Options link_options_;
+  std::optional<HostIdentity> identity_;
+  Address address_;
   Application& application_;
   std::unique_ptr<Process> process_;
   std::uint32_t life_ = 0;

@@ -5,19 +5,20 @@
 
 namespace weir::sim {
 
-SimLink::SimLink(Network& network, EventQueue& queue, HostId host, const Options& options,
+SimLink::SimLink(Network& network, EventQueue& queue, HostId host, const Address& local, const Options& options,
                  std::function<void()> on_arrival)
     : network_(network),
       queue_(queue),
       host_(host),
+      local_(local),
       options_(options),
       on_arrival_(std::move(on_arrival)),
       pool_({.max_buffers = options.max_buffers, .touched_buffers = 0}) {
-  network_.plug(host_, this);
+  network_.plug(local_, this);
 }
 
 SimLink::~SimLink() {
-  network_.plug(host_, nullptr);
+  network_.plug(local_, nullptr);
   recycle();
 }
 

@@ -12,7 +12,7 @@
 
 namespace weir::sim {
 
-// One per simulated process; bound to its host's address from construction to destruction.
+// Bound to an address of its host from construction to destruction.
 class SimLink final : public link::Link, public Port {
  public:
   struct Options {
@@ -22,7 +22,8 @@ class SimLink final : public link::Link, public Port {
   };
 
   // `on_arrival` is called whenever there is something to poll for.
-  SimLink(Network& network, EventQueue& queue, HostId host, const Options& options, std::function<void()> on_arrival);
+  SimLink(Network& network, EventQueue& queue, HostId host, const Address& local, const Options& options,
+          std::function<void()> on_arrival);
   ~SimLink() override;
 
   // ---- link::Link ----
@@ -30,7 +31,7 @@ class SimLink final : public link::Link, public Port {
   void recycle() override;
   std::size_t send(std::span<link::Train> trains, std::span<link::SendStatus> statuses) override;
   int descriptor() const override { return -1; }
-  Address local() const override { return network_.address_of(host_); }
+  Address local() const override { return local_; }
   bool take_unreachable(link::Unreachable& out) override;
   void note_error() override {}
   link::LinkReport report() const override;
@@ -52,6 +53,7 @@ class SimLink final : public link::Link, public Port {
   Network& network_;
   EventQueue& queue_;
   HostId host_;
+  Address local_;
   Options options_;
   std::function<void()> on_arrival_;
   link::ReceiveBufferPool pool_;

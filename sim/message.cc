@@ -24,23 +24,38 @@ class Filler {
   std::uint64_t state_;
 };
 
+// The marker, then as many bytes that depend on the id.
+constexpr std::size_t kStretchBytes = 512;
+
 void fill(MutableByteSpan out, std::uint64_t id) {
   Filler filler(id);
-  while (!out.empty()) {
-    const std::uint64_t word = filler.next();
-    const std::size_t bytes = std::min(sizeof word, out.size());
-    std::memcpy(out.data(), &word, bytes);
-    out = out.subspan(bytes);
+  for (std::size_t at = 0; at < out.size(); at += kStretchBytes) {
+    MutableByteSpan rest = out.subspan(at).first(std::min(kStretchBytes, out.size() - at));
+    const std::size_t marked = std::min(kPlaintextMarker.size(), rest.size());
+    std::memcpy(rest.data(), kPlaintextMarker.data(), marked);
+    rest = rest.subspan(marked);
+    while (!rest.empty()) {
+      const std::uint64_t word = filler.next();
+      const std::size_t bytes = std::min(sizeof word, rest.size());
+      std::memcpy(rest.data(), &word, bytes);
+      rest = rest.subspan(bytes);
+    }
   }
 }
 
 bool is_filled(ByteSpan bytes, std::uint64_t id) {
   Filler filler(id);
-  while (!bytes.empty()) {
-    const std::uint64_t word = filler.next();
-    const std::size_t count = std::min(sizeof word, bytes.size());
-    if (std::memcmp(bytes.data(), &word, count) != 0) return false;
-    bytes = bytes.subspan(count);
+  for (std::size_t at = 0; at < bytes.size(); at += kStretchBytes) {
+    ByteSpan rest = bytes.subspan(at).first(std::min(kStretchBytes, bytes.size() - at));
+    const std::size_t marked = std::min(kPlaintextMarker.size(), rest.size());
+    if (std::memcmp(rest.data(), kPlaintextMarker.data(), marked) != 0) return false;
+    rest = rest.subspan(marked);
+    while (!rest.empty()) {
+      const std::uint64_t word = filler.next();
+      const std::size_t count = std::min(sizeof word, rest.size());
+      if (std::memcmp(rest.data(), &word, count) != 0) return false;
+      rest = rest.subspan(count);
+    }
   }
   return true;
 }

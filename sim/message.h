@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "base/bytes.h"
 
@@ -33,6 +34,9 @@ struct Instruction {
 };
 
 inline constexpr std::size_t kReplyBytes = 16;
+
+// Is in every message of more than a few bytes, again and again. On the wire it means that something was not sealed.
+inline constexpr std::string_view kPlaintextMarker = "NotForYou";
 
 // `out` has instruction.bytes bytes.
 void write_request(MutableByteSpan out, const Instruction& instruction);

@@ -25,8 +25,18 @@ Network::Network(EventQueue& queue, Journal& journal, std::uint64_t seed)
 HostId Network::add_host(const Address& address, const LinkShape& shape) {
   const auto id = static_cast<HostId>(hosts_.size());
   hosts_.push_back({.address = address, .shape = shape});
-  WEIR_CHECK(by_address_.emplace(address, id).second, "two simulated hosts have the same address");
+  add_address(id, address);
   return id;
+}
+
+void Network::add_address(HostId host, const Address& address) {
+  addresses_.push_back(address);
+  WEIR_CHECK(by_address_.emplace(address, host).second, "two simulated hosts have the same address");
+}
+
+Port* Network::port_at(const Address& address) const {
+  const auto found = ports_.find(address);
+  return found == ports_.end() ? nullptr : found->second;
 }
 
 std::optional<HostId> Network::find(const Address& address) const {
@@ -40,6 +50,7 @@ void Network::cut(HostId from, HostId to, Instant start, Instant end) { cuts_.pu
 void Network::heal() {
   faults_ = {};
   pair_faults_.clear();
+  port_faults_.clear();
   cuts_.clear();
 }
 
@@ -67,7 +78,9 @@ Instant Network::room_at(HostId from, std::size_t bytes) const {
   return host.up.free_at - Duration{drained};
 }
 
-const Faults& Network::faults_between(HostId from, HostId to) const {
+const Faults& Network::faults_of(HostId from, HostId to, const Packet& packet) const {
+  const auto of_port = port_faults_.find(packet.destination.port);
+  if (of_port != port_faults_.end()) return of_port->second;
   const auto found = pair_faults_.find({from, to});
   return found == pair_faults_.end() ? faults_ : found->second;
 }
@@ -96,13 +109,12 @@ void Network::inject(Packet packet) {
   if (const auto to = find(packet.destination)) forward(*to, std::move(packet));
 }
 
-void Network::inject_unreachable(HostId victim, const Address& who, ByteSpan quoted) {
-  if (Port* port = hosts_[victim].port)
-    port->arrive_unreachable(who, quoted.first(std::min(quoted.size(), kQuotedBytes)));
+void Network::inject_unreachable(const Address& victim, const Address& who, ByteSpan quoted) {
+  if (Port* port = port_at(victim)) port->arrive_unreachable(who, quoted.first(std::min(quoted.size(), kQuotedBytes)));
 }
 
 void Network::at_switch(HostId from, Packet packet) {
-  if (tap_) tap_(packet);
+  for (const auto& tap : taps_) tap(packet);
   const auto to = find(packet.destination);
   if (!to) {
     ++counts_.nobody_there;
@@ -119,7 +131,7 @@ void Network::at_switch(HostId from, Packet packet) {
     journal_.note(queue_.now(), "drop-too-big from to bytes", {from, *to, packet.bytes.size()});
     return;
   }
-  const Faults& faults = faults_between(from, *to);
+  const Faults& faults = faults_of(from, *to, packet);
   // Every die is rolled for every packet, whatever the others showed.
   const bool lost = loss_.chance(faults.loss);
   const bool doubled = duplication_.chance(faults.duplicate);
@@ -174,11 +186,12 @@ void Network::forward(HostId to, Packet packet) {
 }
 
 void Network::deliver(HostId to, const Packet& packet) {
-  Port* port = hosts_[to].port;
+  Port* port = port_at(packet.destination);
   if (port != nullptr) {
     ++counts_.delivered;
     journal_.note(queue_.now(), "deliver to bytes ecn hash",
-                  {to, packet.bytes.size(), packet.ecn, hash_of(packet.bytes)});
+                  {to, packet.bytes.size(), packet.ecn, contents_are_hidden_ ? 0 : hash_of(packet.bytes)});
+    for (const auto& tap : delivery_taps_) tap(packet);
     port->arrive(packet);
     return;
   }
@@ -190,7 +203,7 @@ void Network::deliver(HostId to, const Packet& packet) {
   std::vector<std::byte> quoted(packet.bytes.begin(), packet.bytes.begin() + static_cast<std::ptrdiff_t>(std::min(
                                                                                  packet.bytes.size(), kQuotedBytes)));
   const Duration back = hosts_[to].shape.latency + hosts_[*from].shape.latency;
-  queue_.after(back, [this, victim = *from, who = packet.destination, q = std::move(quoted)] {
+  queue_.after(back, [this, victim = packet.source, who = packet.destination, q = std::move(quoted)] {
     inject_unreachable(victim, who, q);
   });
 }

@@ -48,7 +48,7 @@ struct Packet {
   std::vector<std::byte> bytes;
 };
 
-// Where a host's packets come out. Null while its process is down.
+// Where the packets to one address come out. Null while its process is down.
 class Port {
  public:
   virtual ~Port() = default;
@@ -69,14 +69,21 @@ class Network {
 
   HostId add_host(const Address& address, const LinkShape& shape);
   std::size_t host_count() const { return hosts_.size(); }
+  // The first one that it was given.
   const Address& address_of(HostId host) const { return hosts_[host].address; }
+  // One more, on the same cable.
+  void add_address(HostId host, const Address& address);
+  // Of all hosts, in the order in which they were given.
+  const std::vector<Address>& addresses() const { return addresses_; }
   const LinkShape& shape_of(HostId host) const { return hosts_[host].shape; }
   std::optional<HostId> find(const Address& address) const;
-  void plug(HostId host, Port* port) { hosts_[host].port = port; }
+  void plug(const Address& address, Port* port) { ports_[address] = port; }
 
   // ---- what goes wrong ----
   void set_faults(const Faults& faults) { faults_ = faults; }
   void set_faults(HostId from, HostId to, const Faults& faults) { pair_faults_[{from, to}] = faults; }
+  // For all datagrams to this port, whoever sends them.
+  void set_port_faults(std::uint16_t port, const Faults& faults) { port_faults_[port] = faults; }
   void cut(HostId from, HostId to, Instant start, Instant end);
   // A router on this way drops larger datagrams without a word; 0: none does.
   void set_path_datagram_bytes(HostId from, HostId to, std::size_t bytes) { path_datagram_bytes_[{from, to}] = bytes; }
@@ -91,9 +98,13 @@ class Network {
   void transmit(HostId from, Packet packet);
   // Appears at the switch from nowhere, with any source; neither lost nor recorded.
   void inject(Packet packet);
-  void inject_unreachable(HostId victim, const Address& who, ByteSpan quoted);
+  void inject_unreachable(const Address& victim, const Address& who, ByteSpan quoted);
   // Sees every packet that reaches the switch.
-  void set_tap(std::function<void(const Packet&)> tap) { tap_ = std::move(tap); }
+  void add_tap(std::function<void(const Packet&)> tap) { taps_.push_back(std::move(tap)); }
+  // Sees every packet that comes out at a port.
+  void add_delivery_tap(std::function<void(const Packet&)> tap) { delivery_taps_.push_back(std::move(tap)); }
+  // The journal says how long datagrams are and when they arrive, not what is in them.
+  void hide_contents() { contents_are_hidden_ = true; }
 
   const NetworkCounts& counts() const { return counts_; }
 
@@ -104,7 +115,6 @@ class Network {
   struct HostState {
     Address address;
     LinkShape shape;
-    Port* port = nullptr;
     Lane up;
     Lane down;
   };
@@ -118,7 +128,8 @@ class Network {
   static std::size_t backlog(const HostState& host, const Lane& lane, Instant now);
   // When the last bit has left, or nothing if the queue is full.
   std::optional<Instant> enqueue(HostState& host, Lane& lane, std::size_t bytes) const;
-  const Faults& faults_between(HostId from, HostId to) const;
+  Port* port_at(const Address& address) const;
+  const Faults& faults_of(HostId from, HostId to, const Packet& packet) const;
   bool is_cut(HostId from, HostId to) const;
   void at_switch(HostId from, Packet packet);
   void forward(HostId to, Packet packet);
@@ -128,13 +139,18 @@ class Network {
   EventQueue& queue_;
   Journal& journal_;
   std::vector<HostState> hosts_;
+  std::vector<Address> addresses_;
   std::map<Address, HostId> by_address_;
+  std::map<Address, Port*> ports_;
   Faults faults_;
   std::map<std::pair<HostId, HostId>, Faults> pair_faults_;
+  std::map<std::uint16_t, Faults> port_faults_;
   std::map<std::pair<HostId, HostId>, std::size_t> path_datagram_bytes_;
   std::vector<Cut> cuts_;
   bool reports_closed_ports_ = false;
-  std::function<void(const Packet&)> tap_;
+  std::vector<std::function<void(const Packet&)>> taps_;
+  std::vector<std::function<void(const Packet&)>> delivery_taps_;
+  bool contents_are_hidden_ = false;
   NetworkCounts counts_;
   Random loss_;
   Random duplication_;

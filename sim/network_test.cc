@@ -34,7 +34,7 @@ class NetworkTest : public testing::Test {
   explicit NetworkTest(LinkShape shape = {.latency = Duration{1'000}, .bytes_per_second = 1'000'000'000}) {
     left_ = network_.add_host(kLeft, shape);
     right_ = network_.add_host(kRight, shape);
-    network_.plug(right_, &catcher_);
+    network_.plug(kRight, &catcher_);
   }
 
   void send(std::size_t bytes, std::uint8_t ecn = 2, std::byte value = std::byte{7}) {
@@ -109,8 +109,8 @@ TEST_F(NetworkTest, CorruptionChangesADatagram) {
 TEST_F(NetworkTest, AClosedPortIsReportedToTheSender) {
   network_.report_closed_ports(true);
   Catcher sender(queue_);
-  network_.plug(left_, &sender);
-  network_.plug(right_, nullptr);
+  network_.plug(kLeft, &sender);
+  network_.plug(kRight, nullptr);
   send(100);
   finish();
   ASSERT_EQ(sender.quoted_bytes.size(), 1u);
@@ -136,7 +136,7 @@ TEST_F(ShortQueueTest, MarksAboveTheThresholdAndDropsWhatDoesNotFit) {
 }
 
 TEST_F(ShortQueueTest, ALinkWouldBlockUntilItsQueueHasRoom) {
-  SimLink link(network_, queue_, left_, {.blocks = true}, [] {});
+  SimLink link(network_, queue_, left_, kLeft, {.blocks = true}, [] {});
   std::vector<std::byte> bytes(9'540);
   link::Train train{.to = kRight, .bytes = bytes, .segment_size = 954};
   link::SendStatus status{};
@@ -154,7 +154,7 @@ TEST_F(ShortQueueTest, ALinkWouldBlockUntilItsQueueHasRoom) {
 
 TEST_F(NetworkTest, ALinkReceivesInPackedBuffersAndRefusesWhatTheInterfaceCannotCarry) {
   bool woken = false;
-  SimLink link(network_, queue_, right_, {}, [&] { woken = true; });
+  SimLink link(network_, queue_, right_, kRight, {}, [&] { woken = true; });
   for (std::size_t i = 0; i < 3; ++i) send(100 + i, 2, static_cast<std::byte>(i));
   finish();
   EXPECT_TRUE(woken);

@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 
+#include "sim/identity_scenario.h"
 #include "sim/random_stream.h"
 
 namespace weir::sim {
@@ -171,9 +172,28 @@ struct Named {
   Maker make;
 };
 constexpr Named kScenarios[] = {
-    {"calm", calm},           {"lossy", lossy},     {"reorder", reorder}, {"corrupt", corrupt},
-    {"partition", partition}, {"restart", restart}, {"stall", stall},     {"mixed", mixed},
-    {"hostile", hostile},     {"incast", incast},   {"mtu", mtu},         {"rotate", rotate},
+    {"calm", calm},
+    {"lossy", lossy},
+    {"reorder", reorder},
+    {"corrupt", corrupt},
+    {"partition", partition},
+    {"restart", restart},
+    {"stall", stall},
+    {"mixed", mixed},
+    {"hostile", hostile},
+    {"incast", incast},
+    {"mtu", mtu},
+    {"rotate", rotate},
+    {"identity_lossy", identity_lossy},
+    {"identity_both", identity_both},
+    {"identity_start", identity_start},
+    {"identity_crash", identity_crash},
+    {"identity_clock", identity_clock},
+    {"identity_evict", identity_evict},
+    {"identity_renew", identity_renew},
+    {"identity_restart", identity_restart},
+    {"identity_replay", identity_replay},
+    {"identity_mixed", identity_mixed},
 };
 
 constexpr auto kNames = [] {

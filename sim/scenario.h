@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "sim/link.h"
 #include "sim/network.h"
@@ -12,6 +13,23 @@
 #include "weir/config.h"
 
 namespace weir::sim {
+
+// Hosts that prove who they are, instead of a secret that all share.
+struct IdentityShape {
+  bool keeps_signer = true;
+  std::vector<std::int64_t> clock_error_seconds;  // by host; those beyond have none
+  std::optional<Faults> handshake_faults;         // of the handshakes' datagrams; none: those of all others
+  Duration grace = std::chrono::seconds(30);
+  Duration simultaneous = std::chrono::seconds(10);
+};
+
+// A process that dies so long after the n-th datagram of the run has reached the switch.
+struct CrashAt {
+  HostId host = 0;
+  std::uint32_t datagram = 0;
+  Duration delay{0};
+  Duration absence{0};
+};
 
 struct Scenario {
   std::string_view name;
@@ -26,12 +44,18 @@ struct Scenario {
   Timeouts timeouts;
   std::uint64_t rotate_packets = 1u << 22;
   WorkloadShape workload;
+  std::optional<IdentityShape> identity;
+  // TLS rolls dice that no seed reaches. All that depends on them by design is which of two simultaneous handshakes
+  // wins. Where that leads to different events later on, runs of one seed differ, and nothing is hashed.
+  bool is_repeatable = true;
 
   // What happens within `span` from the start; then the network heals and everything comes to an end.
   Duration span{300'000'000};
   std::uint32_t partitions = 0;
   Duration longest_partition{200'000'000};
+  Duration start_spread{0};  // hosts start within this
   std::uint32_t crashes = 0;
+  std::vector<CrashAt> crashes_at;
   std::uint32_t closings = 0;  // orderly ends, followed by a restart
   Duration longest_absence{50'000'000};
   bool reports_closed_ports = false;
@@ -40,7 +64,10 @@ struct Scenario {
   std::uint32_t mtu_changes = 0;
   Duration attack_interval{0};  // 0: nobody attacks
 
-  double least_success = 0;  // share of the calls that must get an answer
+  // A restarted callee must be of use again so soon after the first packet that reaches it.
+  bool measures_recovery = false;
+  std::uint32_t least_credentials = 0;  // that each caller is given in the run
+  double least_success = 0;             // share of the calls that must get an answer
 };
 
 std::span<const std::string_view> scenario_names();

@@ -34,6 +34,7 @@ TEST_P(EveryScenario, ReplaysWithTheSameHash) {
   const Report once = run_one(GetParam(), 11);
   const Report again = run_one(GetParam(), 11);
   EXPECT_EQ(once.event_hash, again.event_hash);
+  if (!once.is_repeatable) return;
   EXPECT_EQ(once.summary(), again.summary());
   EXPECT_NE(once.event_hash, run_one(GetParam(), 12).event_hash);
 }
@@ -63,6 +64,7 @@ INSTANTIATE_TEST_SUITE_P(Sim, ABrokenHost,
                          testing::Values(Broken{"CompletesTwice", Sabotage::completes_twice, "completed again"},
                                          Broken{"RunsTwice", Sabotage::runs_twice, "ran 2 times"},
                                          Broken{"SwapsReplies", Sabotage::swaps_replies, "does not belong to it"},
+                                         Broken{"LeaksARequest", Sabotage::leaks_a_request, "shows a message's"},
                                          Broken{"ForgetsAnAnswer", Sabotage::forgets_an_answer, "left over"}),
                          [](const auto& test) { return std::string(test.param.test); });
 
@@ -82,6 +84,63 @@ TEST(Faults, HappenInTheScenariosNamedAfterThem) {
   EXPECT_GT(abandoned, 0u);
   EXPECT_GT(partitioned, 0u);
   EXPECT_GT(too_big, 0u);
+}
+
+// ---- identities ----------------------------------------------------------------------------------------------------
+
+TEST(Identities, AreMadeRenewedEvictedAndRefusedWhereTheScenarioSaysSo) {
+  std::uint64_t lost = 0, evicted = 0, abandoned = 0, refused = 0;
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    const Report lossy = run_one("identity_lossy", seed);
+    lost += lossy.network.lost;
+    EXPECT_GT(lossy.handshakes, 0u) << lossy.summary();
+    evicted += run_one("identity_evict", seed).evicted;
+    abandoned += run_one("identity_crash", seed).abandoned;
+    Report clock = run_one("identity_clock", seed);
+    refused += clock.failed[Code::unauthenticated];
+  }
+  EXPECT_GT(lost, 100u);
+  EXPECT_GT(evicted, 10u);
+  EXPECT_GT(abandoned, 0u);
+  EXPECT_GT(refused, 0u);
+  const Report renewed = run_one("identity_renew", 1);
+  EXPECT_GT(renewed.credentials, 4u);
+  EXPECT_GT(renewed.engines.key_rotations, 10u);
+}
+
+// A handshake, the path that is made under it and the first call are about a dozen datagrams.
+TEST(Identities, SurviveACrashAtEveryStep) {
+  for (std::uint32_t datagram = 1; datagram <= 24; ++datagram) {
+    for (HostId host : {0u, 1u}) {
+      for (const bool keeps_signer : {false, true}) {
+        Scenario scenario = make_scenario("identity_crash", datagram).value();
+        scenario.identity->keeps_signer = keeps_signer;
+        scenario.crashes_at = {{.host = host,
+                                .datagram = datagram,
+                                .delay = scenario.link.latency + Duration{2'000},
+                                .absence = Duration{3'000'000}}};
+        const Report report = run(scenario);
+        EXPECT_TRUE(report.violations.empty())
+            << "host " << host << " crashed after datagram " << datagram << ": " << all_violations(report);
+      }
+    }
+  }
+}
+
+TEST(Recovery, IsFoundToBeSlowWhereTheRestartedHostHasLostItsSigner) {
+  Scenario scenario = make_scenario("identity_restart", 3).value();
+  ASSERT_TRUE(run(scenario).violations.empty());
+  scenario.identity->keeps_signer = false;
+  const Report report = run(scenario);
+  ASSERT_FALSE(report.violations.empty());
+  EXPECT_NE(report.violations[0].find("ran its first request"), std::string::npos) << all_violations(report);
+}
+
+TEST(Clocks, ThatAreRightAreNoReasonToRefuse) {
+  Scenario scenario = make_scenario("identity_clock", 1).value();
+  scenario.workload.untrusted = {0};
+  scenario.identity->clock_error_seconds.clear();
+  EXPECT_FALSE(run(scenario).violations.empty());
 }
 
 TEST(Scenarios, AreUnknownByAnyOtherName) { EXPECT_FALSE(make_scenario("sunny", 1).has_value()); }

@@ -15,7 +15,6 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::string_view kSecret = "a secret that every simulated host knows";
-constexpr std::uint16_t kPort = 4'433;
 constexpr Duration kClosingTime = 5ms;  // between an orderly end and the end of the process
 
 }  // namespace
@@ -31,29 +30,46 @@ Simulation::Simulation(const Scenario& scenario, const RunOptions& options)
       world_(scenario.seed, options.trace),
       checker_(world_, scenario_.name),
       workload_(world_, checker_, scenario_.workload, options.sabotage),
+      sabotage_(options.sabotage),
       start_(world_.now()) {
   world_.network.set_faults(scenario_.faults);
+  world_.network.add_tap([this](const Packet& packet) { checker_.on_datagram(packet); });
+  if (scenario_.identity) {
+    // Keys, and with them every byte on the wire, come from dice that no seed reaches.
+    world_.network.hide_contents();
+    if (scenario_.identity->handshake_faults) {
+      world_.network.set_port_faults(kHandshakePort, *scenario_.identity->handshake_faults);
+    }
+  }
   world_.network.report_closed_ports(scenario_.reports_closed_ports);
   make_hosts();
   if (scenario_.attack_interval.count() != 0) {
     attacker_ = std::make_unique<Attacker>(world_);
-    checker_.expect_misrouting();
+    if (!scenario_.identity) checker_.expect_misrouting();
   }
+  if (scenario_.measures_recovery) recovery_ = std::make_unique<Recovery>(world_, checker_, hosts_);
+  if (!scenario_.is_repeatable) world_.journal.stop_hashing();
 }
 
 void Simulation::make_hosts() {
   for (HostId id = 0; id < scenario_.hosts; ++id) {
-    world_.network.add_host(Address::v4(0x0a000001u + id, kPort), scenario_.link);
+    world_.network.add_host(Address::v4(0x0a000001u + id, kDataPort), scenario_.link);
     engine::EngineConfig config{.secret = crypto::SharedSecret::from_text(kSecret).value()};
     config.name = fmt::format("host{}", id);
-    config.port = kPort;
+    config.port = kDataPort;
     config.accepts = std::ranges::find(scenario_.workload.callees, id) != scenario_.workload.callees.end();
     config.datagram_bytes = scenario_.largest_datagram_bytes;
     config.receive_buffer_bytes = scenario_.socket.receive_buffer_bytes;
     config.limits = scenario_.limits;
     config.timeouts = scenario_.timeouts;
     config.rotate_packets = scenario_.rotate_packets;
-    hosts_.push_back(std::make_unique<Host>(world_, id, config, scenario_.socket, workload_));
+    std::optional<HostIdentity> identity;
+    if (const auto& shape = scenario_.identity) {
+      identity = {.keeps_signer = shape->keeps_signer, .grace = shape->grace, .simultaneous = shape->simultaneous};
+      const auto& errors = shape->clock_error_seconds;
+      if (id < errors.size()) identity->clock_error_seconds = errors[id];
+    }
+    hosts_.push_back(std::make_unique<Host>(world_, id, config, scenario_.socket, identity, workload_));
     workload_.add_host(*hosts_.back());
   }
 }
@@ -73,6 +89,14 @@ void Simulation::plan_faults() {
   for (std::uint32_t i = 0; i < scenario_.partitions; ++i) plan_partition(partitions);
   for (std::uint32_t i = 0; i < scenario_.crashes; ++i) plan_crash(crashes, false);
   for (std::uint32_t i = 0; i < scenario_.closings; ++i) plan_crash(closings, true);
+  if (!scenario_.crashes_at.empty()) {
+    world_.network.add_tap([this](const Packet&) {
+      ++datagrams_;
+      for (const CrashAt& crash : scenario_.crashes_at) {
+        if (crash.datagram == datagrams_) plan_crash_at(crash);
+      }
+    });
+  }
   for (std::uint32_t i = 0; i < scenario_.stalls; ++i) plan_stall(stalls);
   for (std::uint32_t i = 0; i < scenario_.mtu_changes; ++i) plan_mtu_change(mtus);
 }
@@ -90,25 +114,32 @@ void Simulation::plan_crash(Random& random, bool orderly) {
   const HostId host = any_host(random);
   const Instant when = any_time(random);
   const Duration absence = between(random, Duration{1}, scenario_.longest_absence);
-  const auto die = [this, host, absence] {
-    hosts_[host]->crash();
-    world_.queue.after(is_over_ ? Duration{0} : absence, [this, host] {
-      if (!hosts_[host]->is_up()) hosts_[host]->start();
-    });
-  };
-  world_.queue.at(when, [this, host, orderly, die] {
+  world_.queue.at(when, [this, host, orderly, absence] {
     if (is_over_ || !hosts_[host]->is_up()) return;
     if (!orderly) {
-      die();
+      die(host, absence);
       return;
     }
     world_.journal.note(world_.now(), "close host", {host});
     hosts_[host]->engine().close(world_.now());
     hosts_[host]->wake();
     // A closed process ends in any case, unless it crashed meanwhile.
-    world_.queue.after(kClosingTime, [this, host, die, life = hosts_[host]->life()] {
-      if (hosts_[host]->is_up() && hosts_[host]->life() == life) die();
+    world_.queue.after(kClosingTime, [this, host, absence, life = hosts_[host]->life()] {
+      if (hosts_[host]->is_up() && hosts_[host]->life() == life) die(host, absence);
     });
+  });
+}
+
+void Simulation::plan_crash_at(const CrashAt& crash) {
+  world_.queue.after(crash.delay, [this, crash] {
+    if (!is_over_ && hosts_[crash.host]->is_up()) die(crash.host, crash.absence);
+  });
+}
+
+void Simulation::die(HostId host, Duration absence) {
+  hosts_[host]->crash();
+  world_.queue.after(is_over_ ? Duration{0} : absence, [this, host] {
+    if (!hosts_[host]->is_up()) hosts_[host]->start();
   });
 }
 
@@ -165,22 +196,77 @@ void Simulation::run_for(Duration d) {
   run_until(world_.now() + d, [] { return false; });
 }
 
-void Simulation::check_leftovers() {
+void Simulation::check_leftovers(Duration patience) {
+  // A credential may just be renewed; but there is always a moment at which none is.
+  run_until(world_.now() + patience, [this] {
+    return std::ranges::all_of(hosts_, [](const auto& host) {
+      return host->handshaker() == nullptr ||
+             (host->handshaker()->endpoint_stats().connections == 0 && !host->handshaker()->has_news() &&
+              host->engine().census().packets_in_flight == 0);
+    });
+  });
   for (const auto& host : hosts_) {
-    checker_.check_nothing_left(host->id(), host->engine().census(), host->link().buffers_in_use());
+    checker_.check_nothing_left(host->id(), host->engine().census(), host->buffers_in_use());
+    if (host->handshaker() == nullptr) continue;
+    checker_.check_nothing_left(host->id(), *host->handshaker(), scenario_.limits.credentials);
+  }
+}
+
+void Simulation::check_credentials() {
+  for (HostId host : scenario_.workload.callers) {
+    const std::uint64_t installed = hosts_[host]->handshaker()->stats().installed;
+    if (installed >= scenario_.least_credentials) continue;
+    checker_.violation(fmt::format("host {} was given {} credentials in a run that asks for {} at least", host,
+                                   installed, scenario_.least_credentials));
   }
 }
 
 bool Simulation::nothing_was_lost() const {
   const NetworkCounts& counts = world_.network.counts();
-  const auto dropped = [](const auto& host) { return host->link().dropped() != 0 || host->life() != 1; };
+  const auto dropped = [this](const auto& host) {
+    return host->link().dropped() != 0 || (host->life() != 1 && !scenario_.identity);
+  };
   return counts.lost + counts.queue_drops + counts.too_big_drops + counts.partition_drops + counts.corrupted == 0 &&
          std::ranges::none_of(hosts_, dropped);
 }
 
+void Simulation::replay_conversation(Duration settle) {
+  // What was lost the first time is news to its receiver, and may run now, once; all else has run or never will.
+  // A process that was not there the first time runs nothing at all.
+  for (const bool is_restarted : {false, true}) {
+    const bool may_run = !is_restarted && !nothing_was_lost();
+    if (is_restarted) {
+      for (const auto& host : hosts_) host->crash();
+      for (const auto& host : hosts_) host->start();
+    }
+    const std::uint64_t before = checker_.totals().handlers_run;
+    attacker_->replay_everything(10us);
+    run_for(settle);
+    if (!may_run && checker_.totals().handlers_run != before) {
+      checker_.violation(fmt::format("replayed datagrams ran {} handlers{}", checker_.totals().handlers_run - before,
+                                     is_restarted ? " after a restart" : ""));
+    }
+    check_leftovers(settle);
+  }
+}
+
 Report Simulation::run() {
-  for (const auto& host : hosts_) host->start();
+  Random starts = stream(scenario_.seed, "starts");
+  for (const auto& host : hosts_) {
+    if (scenario_.start_spread.count() == 0) {
+      host->start();
+    } else {
+      world_.queue.at(start_ + between(starts, Duration{0}, scenario_.start_spread), [&host] {
+        if (!host->is_up()) host->start();
+      });
+    }
+  }
   plan_faults();
+  if (sabotage_ == Sabotage::leaks_a_request) {
+    std::vector<std::byte> leak(200);
+    write_request(leak, {.bytes = 200});
+    world_.network.transmit(0, {.source = hosts_[0]->address(), .destination = hosts_[1]->address(), .bytes = leak});
+  }
   if (attacker_) attacker_->start(scenario_.attack_interval);
   run_until(start_ + scenario_.span, [this] { return workload_.is_done() && world_.now() >= start_ + scenario_.span; });
   workload_.stop();
@@ -188,7 +274,8 @@ Report Simulation::run() {
 
   // Everything must end, then come to rest. Then everybody calls everybody: once to find out who restarted meanwhile,
   // and once more, when there is no reason left to fail.
-  const Duration settle = scenario_.timeouts.silence * 2 + scenario_.longest_stall + 500ms;
+  Duration settle = scenario_.timeouts.silence * 2 + scenario_.longest_stall + 500ms;
+  if (scenario_.identity) settle += scenario_.timeouts.handshake + handshake::kClosedFor;
   const Duration longest = std::max(scenario_.workload.longest_deadline, scenario_.timeouts.default_deadline);
   run_until(world_.now() + longest + settle, [this] { return checker_.all_ended(); });
   checker_.check_success(scenario_.least_success);
@@ -199,19 +286,14 @@ Report Simulation::run() {
     run_for(settle);
   }
   checker_.check_end();
-  check_leftovers();
-
-  if (attacker_) {
-    // What was lost the first time is news to its receiver, and may run now, once; all else has run or never will.
-    const bool all_arrived = nothing_was_lost();
-    const std::uint64_t before = checker_.totals().handlers_run;
-    attacker_->replay_everything(10us);
-    run_for(settle);
-    if (all_arrived && checker_.totals().handlers_run != before) {
-      checker_.violation(fmt::format("replayed datagrams ran {} handlers", checker_.totals().handlers_run - before));
-    }
-    check_leftovers();
+  check_leftovers(settle);
+  if (scenario_.least_credentials != 0) check_credentials();
+  if (!scenario_.workload.untrusted.empty() && !checker_.totals().failed.contains(Code::unauthenticated)) {
+    checker_.violation("nobody was told that a clock or a certificate is wrong");
   }
+  if (recovery_) recovery_->check_end();
+
+  if (attacker_) replay_conversation(settle);
   workload_.check_untouched();
   return report();
 }
@@ -230,7 +312,14 @@ Report Simulation::report() {
   report.virtual_seconds = static_cast<double>((world_.now() - start_).count()) * 1e-9;
   report.events = world_.queue.events_run();
   report.network = world_.network.counts();
-  for (const auto& host : hosts_) report.engines += host->engine().events().counters;
+  report.is_repeatable = scenario_.is_repeatable;
+  for (const auto& host : hosts_) {
+    report.engines += host->engine().events().counters;
+    if (host->handshaker() == nullptr) continue;
+    report.handshakes += host->handshaker()->endpoint_stats().started;
+    report.credentials += host->handshaker()->stats().installed;
+    report.evicted += host->handshaker()->map().stats().evicted;
+  }
   report.violations = checker_.violations();
   return report;
 }
@@ -239,6 +328,9 @@ std::string Report::summary() const {
   std::string line = fmt::format("seed {} {}: {} calls, {} ok, {} handlers run, {} abandoned", seed, scenario, calls,
                                  ok, handlers_run, abandoned);
   for (const auto& [code, count] : failed) line += fmt::format(", {} {}", count, name(code));
+  if (handshakes != 0) {
+    line += fmt::format(", {} handshakes, {} credentials, {} evicted", handshakes, credentials, evicted);
+  }
   line += fmt::format("; {} datagrams, {} lost, {:.3f} virtual s, {} events, {} violations, hash {:016x}", network.sent,
                       network.sent - std::min(network.sent, network.delivered), virtual_seconds, events,
                       violations.size(), event_hash);

@@ -11,6 +11,7 @@
 #include "sim/attacker.h"
 #include "sim/checker.h"
 #include "sim/host.h"
+#include "sim/recovery.h"
 #include "sim/scenario.h"
 #include "sim/workload.h"
 #include "sim/world.h"
@@ -31,7 +32,11 @@ struct Report {
   double virtual_seconds = 0;
   std::uint64_t events = 0;
   NetworkCounts network;
-  Counters engines;  // of all processes that lived to the end
+  Counters engines;               // of all processes that lived to the end
+  std::uint64_t handshakes = 0;   // begun by those processes
+  std::uint64_t credentials = 0;  // given to their engines
+  std::uint64_t evicted = 0;      // credentials that had to make room
+  bool is_repeatable = true;
   std::vector<std::string> violations;
 
   // One line.
@@ -54,6 +59,8 @@ class Simulation {
   void plan_faults();
   void plan_partition(Random& random);
   void plan_crash(Random& random, bool orderly);
+  void plan_crash_at(const CrashAt& crash);
+  void die(HostId host, Duration absence);
   void plan_stall(Random& random);
   void plan_mtu_change(Random& random);
   HostId any_host(Random& random) const;
@@ -63,8 +70,10 @@ class Simulation {
   template <class Done>
   bool run_until(Instant end, Done done);
   void run_for(Duration d);
-  void check_leftovers();
+  void check_leftovers(Duration patience);
+  void check_credentials();
   bool nothing_was_lost() const;
+  void replay_conversation(Duration settle);
   Report report();
 
   Scenario scenario_;
@@ -73,6 +82,9 @@ class Simulation {
   Workload workload_;
   std::vector<std::unique_ptr<Host>> hosts_;
   std::unique_ptr<Attacker> attacker_;
+  std::unique_ptr<Recovery> recovery_;
+  std::uint64_t datagrams_ = 0;  // that reached the switch, if crashes depend on it
+  Sabotage sabotage_;
   Instant start_;
   bool is_over_ = false;  // no more faults
 };

@@ -85,6 +85,10 @@ bool Workload::quota_used_up() const {
   });
 }
 
+bool Workload::is_untrusted(HostId host) const {
+  return std::ranges::find(shape_.untrusted, host) != shape_.untrusted.end();
+}
+
 // ---- callers -------------------------------------------------------------------------------------------------------
 
 void Workload::chain(HostId host) {
@@ -153,7 +157,7 @@ Instruction Workload::choose(const Wish& wish) {
 void Workload::submit(HostId host, const Wish& wish) {
   const Instant now = world_.now();
   engine::Engine& engine = hosts_[host]->engine();
-  const auto peer = engine.connect(world_.network.address_of(wish.callee));
+  const auto peer = hosts_[host]->peer(*hosts_[wish.callee]);
   if (!peer) {
     checker_.violation(fmt::format("host {} cannot name host {}: {}", host, wish.callee, peer.error().message()));
     return;
@@ -164,7 +168,8 @@ void Workload::submit(HostId host, const Wish& wish) {
   record.caller_life = hosts_[host]->life();
   record.callee = wish.callee;
   record.submitted = now;
-  record.must_succeed = wish.must_succeed;
+  record.must_be_refused = is_untrusted(host) || is_untrusted(wish.callee);
+  record.must_succeed = wish.must_succeed && !record.must_be_refused;
   Instant deadline = now + between(choices_, wish.is_patient ? shape_.longest_deadline : shape_.shortest_deadline,
                                    shape_.longest_deadline);
   record.latest_end = deadline;

@@ -33,11 +33,19 @@ struct WorkloadShape {
   Duration longest_delay{3'000'000};  // of a late answer
   Duration service_time{0};           // a slow server answers one request after the other, each taking so long
   std::size_t largest_bytes = 16 * 1024;
-  bool must_succeed = false;  // no call may fail for a reason of the network
+  bool must_succeed = false;      // no call may fail for a reason of the network
+  std::vector<HostId> untrusted;  // no call from or to these may succeed
 };
 
 // Ways to break the rules on purpose, for tests of the checker.
-enum class Sabotage : std::uint8_t { none, completes_twice, runs_twice, swaps_replies, forgets_an_answer };
+enum class Sabotage : std::uint8_t {
+  none,
+  completes_twice,
+  runs_twice,
+  swaps_replies,
+  forgets_an_answer,
+  leaks_a_request,
+};
 
 // One per run. Lives longer than the hosts.
 class Workload final : public Application {
@@ -90,6 +98,7 @@ class Workload final : public Application {
   static void complete(transfer::OutgoingCall& call, const transfer::Outcome& outcome);
 
   bool quota_used_up() const;
+  bool is_untrusted(HostId host) const;
   void chain(HostId host);
   void submit(HostId host, const Wish& wish);
   Instruction choose(const Wish& wish);

@@ -6,11 +6,14 @@
 import contextlib
 import json
 import os
+import pathlib
 import re
 import signal
 import socket
+import stat
 import subprocess
 import sys
+import tempfile
 import unittest
 
 WEIR = None
@@ -73,7 +76,8 @@ class Usage(Case):
         self.assertRegex(result.stdout, r"^weir \d+\.\d+\.\d+\n$")
 
     def test_help_explains_every_command(self):
-        for command in [], ["demo"], ["perf"], ["perf", "server"], ["perf", "client"], ["doctor"]:
+        for command in [], ["demo"], ["perf"], ["perf", "server"], ["perf", "client"], ["doctor"], ["identity"], \
+                ["identity", "new-ca"], ["identity", "issue"], ["identity", "show"]:
             result = weir(*command, "--help")
             self.expect_success(result)
             self.assertIn("Usage: weir", result.stdout)
@@ -197,6 +201,40 @@ class Perf(Case):
             self.assertIn("p99.9", result.stdout)
             self.assertIn("goodput", result.stdout)
 
+    def issue(self, folder, *names):
+        """A folder with a certificate for each name, all of one authority."""
+        self.expect_success(weir("identity", "new-ca", folder / "ca"))
+        for name in names:
+            kind = "--address" if name[0].isdigit() else "--name"
+            self.expect_success(weir("identity", "issue", folder / "ca", kind, name, "--out", folder / name))
+
+    def test_with_identities(self):
+        with tempfile.TemporaryDirectory(prefix="weir-test-") as text:
+            folder = pathlib.Path(text)
+            self.issue(folder, "db7.example", LOOPBACK)
+            own = ["--identity", folder / LOOPBACK]
+            for mode in "inline", "threads":
+                # The certificate proves the address, or the name that was asked for.
+                with server("--identity", folder / LOOPBACK, "--mode", mode) as peer:
+                    result = weir("perf", "client", "--peer", peer.address, "--count", 1000, "--mode", mode, "--json",
+                                  *own)
+                    self.assertEqual(self.check_report(result, 32, 32)["security"], "identity")
+                with server("--identity", folder / "db7.example", "--mode", mode, secret=None) as peer:
+                    client = ["perf", "client", "--peer", peer.address, "--count", 1000, "--mode", mode, "--json", *own]
+                    self.check_report(weir(*client, "--name", "db7.example", secret=None), 32, 32)
+                    self.expect_sentence(weir(*client, secret=None), "unauthenticated", "db7.example")
+                    self.expect_sentence(weir(*client, "--name", "db8.example", secret=None), "unauthenticated",
+                                         "db8.example")
+
+    def test_with_a_development_identity(self):
+        with tempfile.TemporaryDirectory(prefix="weir-test-") as folder:
+            for options in ["--development"], ["--development", str(pathlib.Path(folder, "shared"))]:
+                with server(*options, secret=None) as peer:
+                    result = weir("perf", "client", "--peer", peer.address, "--count", 1000, "--json", *options,
+                                  secret=None)
+                    self.assertEqual(self.check_report(result, 32, 32)["security"], "development")
+                    self.assertIn("development", result.stderr)
+
     def test_server_ends_well_when_told_to(self):
         for mode in "inline", "threads":
             for number in signal.SIGINT, signal.SIGTERM:
@@ -211,9 +249,24 @@ class Failures(Case):
     def client(self, address, *arguments, **keywords):
         return weir("perf", "client", "--peer", address, "--count", 1, *arguments, **keywords)
 
-    def test_no_secret_says_how_to_set_one(self):
-        self.expect_sentence(self.client(f"{LOOPBACK}:9", secret=None), "WEIR_SECRET")
-        self.expect_sentence(weir("perf", "server", "--listen", f"{LOOPBACK}:0", secret=None), "WEIR_SECRET")
+    def test_no_secret_and_no_identity_says_what_there_is(self):
+        for result in (self.client(f"{LOOPBACK}:9", secret=None),
+                       weir("perf", "server", "--listen", f"{LOOPBACK}:0", secret=None)):
+            self.expect_sentence(result, "WEIR_SECRET", "--identity", "--development")
+
+    def test_two_ways_to_know_each_other_are_refused(self):
+        two = ["--secret", SECRET, "--development"], ["--secret", SECRET, "--identity", "."], \
+            ["--identity", ".", "--development"]
+        for options in two:
+            self.expect_sentence(self.client(f"{LOOPBACK}:9", *options, secret=None), "only one", "--secret",
+                                 "--identity", "--development")
+        self.expect_sentence(self.client(f"{LOOPBACK}:9", "--name", "a.example"), "--name", "--identity")
+
+    def test_an_identity_that_is_not_there(self):
+        with tempfile.TemporaryDirectory(prefix="weir-test-") as folder:
+            listen = ["perf", "server", "--listen", f"{LOOPBACK}:0"]
+            self.expect_sentence(weir(*listen, "--identity", folder), "node.crt")
+            self.expect_sentence(weir(*listen, "--identity", pathlib.Path(folder, "nowhere")), "--identity", code=2)
 
     def test_a_short_secret_is_refused(self):
         self.expect_sentence(weir("perf", "server", "--listen", f"{LOOPBACK}:0", secret="short"), "secret")
@@ -263,6 +316,106 @@ class Demo(Case):
         self.assertEqual(calls, 500 * rounds)
         self.assertIn("Every call was answered once", result.stdout)
         self.assertNotIn("\x1b", result.stdout)
+
+
+class Identity(Case):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="weir-test-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.ca = self.folder / "ca"
+        self.node = self.folder / "node"
+
+    def new_ca(self, *arguments):
+        result = weir("identity", "new-ca", self.ca, *arguments)
+        self.expect_success(result)
+        return result
+
+    def issue(self, *arguments):
+        return weir("identity", "issue", self.ca, "--out", self.node, *arguments)
+
+    def show(self, file):
+        result = weir("identity", "show", file, "--json")
+        self.expect_success(result)
+        return json.loads(result.stdout)["certificates"]
+
+    def mode(self, file):
+        return stat.S_IMODE(file.stat().st_mode)
+
+    def test_an_authority_and_a_node_in_two_commands(self):
+        for key, kind in ("ed25519", "Ed25519"), ("p256", "ECDSA P-256"):
+            with self.subTest(key=key):
+                self.ca, self.node = self.folder / f"ca-{key}", self.folder / f"node-{key}"
+                made = self.new_ca("--name", "Rack 1", "--days", 100, "--key", key)
+                self.assertIn(f"weir identity issue {self.ca}", made.stdout)
+                result = self.issue("--name", "DB7.example", "--name", "*.db.example", "--address", "10.0.0.7", "--address",
+                                    "::1", "--days", 30, "--key", key)
+                self.expect_success(result)
+                self.assertEqual(self.mode(self.ca), 0o700)
+                for secret in self.ca / "ca.key", self.node / "node.key":
+                    self.assertEqual(self.mode(secret), 0o600)
+                    self.assertIn("BEGIN PRIVATE KEY", secret.read_text())
+                self.assertEqual((self.ca / "ca.crt").read_text(), (self.node / "ca.crt").read_text())
+                [authority] = self.show(self.ca / "ca.crt")
+                self.assertEqual(authority["subject"], "CN=Rack 1")
+                self.assertTrue(authority["authority"])
+                self.assertIn(authority["days_left"], (99, 100))  # the clock goes on
+                self.assertEqual(authority["key"], kind)
+                [node] = self.show(self.node / "node.crt")
+                self.assertEqual(node["names"], ["db7.example", "*.db.example", "10.0.0.7", "::1"])
+                self.assertEqual(node["issuer"], "CN=Rack 1")
+                self.assertEqual(node["purposes"], ["server", "client"])
+                self.assertEqual((node["authority"], node["valid"], node["trouble"]), (False, True, ""))
+                self.assertIn(node["days_left"], (29, 30))
+                self.assertEqual((len(node["serial"]), len(node["fingerprint_sha256"])), (32, 64))
+
+    def test_show_is_for_people_too(self):
+        self.new_ca()
+        self.expect_success(self.issue("--name", "db7.example"))
+        result = weir("identity", "show", self.node / "node.crt")
+        self.expect_success(result)
+        self.assertRegex(result.stdout, r"Subject +CN=db7.example\nNames +db7.example\n"
+                                        r"Valid +\d{4}-\d\d-\d\d .* \(36[45] days left\)\nFor +server, client\n"
+                                        r"Key +Ed25519\nIssuer +CN=Weir authority\nSerial .*\nFingerprint +SHA-256 [0-9a-f]{64}\n")
+        both = self.folder / "both.crt"
+        both.write_text((self.node / "node.crt").read_text() + (self.ca / "ca.crt").read_text())
+        self.assertEqual([one["authority"] for one in self.show(both)], [False, True])
+
+    def test_nothing_is_overwritten(self):
+        self.new_ca()
+        before = {file.name: file.read_bytes() for file in self.ca.iterdir()}
+        self.expect_sentence(weir("identity", "new-ca", self.ca), "exists already")
+        (self.ca / "ca.key").unlink()
+        self.expect_sentence(weir("identity", "new-ca", self.ca), "ca.crt exists already")
+        self.assertEqual([file.name for file in self.ca.iterdir()], ["ca.crt"])
+        self.assertEqual((self.ca / "ca.crt").read_bytes(), before["ca.crt"])
+        (self.ca / "ca.key").write_bytes(before["ca.key"])
+        (self.ca / "ca.key").chmod(0o600)
+        self.expect_success(self.issue("--name", "db7.example"))
+        self.expect_sentence(self.issue("--name", "db7.example"), "node.key exists already")
+
+    def test_what_makes_no_sense_is_told(self):
+        self.new_ca()
+        self.expect_sentence(self.issue(), "--name")
+        self.expect_sentence(self.issue("--name", "not a host"), "not a host")
+        self.expect_sentence(self.issue("--address", "db7.example"), "not an IP address")
+        self.expect_sentence(self.issue("--name", "a.example", "--days", "0"), "days", code=2)
+        self.expect_sentence(self.issue("--name", "a.example", "--key", "dsa"), "key", code=2)
+        self.assertFalse(self.node.exists())
+        self.expect_sentence(weir("identity", "issue", self.folder / "nowhere", "--name", "a.example"), "ca.key",
+                             "no such file")
+        self.expect_sentence(weir("identity", "show", self.folder / "nowhere"), "no such file")
+        self.expect_sentence(weir("identity", "show", self.ca / "ca.key"), "certificate")
+        self.expect_sentence(weir("identity"), "Try", code=2)
+        (self.ca / "ca.key").chmod(0o644)
+        self.expect_sentence(self.issue("--name", "a.example"), "chmod 600")
+
+    def test_a_node_ends_with_its_authority(self):
+        self.new_ca("--days", 10)
+        result = self.issue("--name", "db7.example", "--days", 100)
+        self.expect_success(result)
+        self.assertIn("ends sooner", result.stderr)
+        self.assertEqual(self.show(self.node / "node.crt")[0]["not_after"], self.show(self.ca / "ca.crt")[0]["not_after"])
 
 
 def main():

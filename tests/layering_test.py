@@ -25,7 +25,8 @@ EDGES = {
     "engine": {"transfer", "token", "peer", "recovery", "schedule"},
     "router": {"engine"},
     "worker": {"engine"},
-    "pool": {"router", "worker"},
+    "handshake": {"peer", "schedule"},
+    "pool": {"router", "worker", "handshake"},
     "sim": {"pool"},
     "apps": {"pool", "sim"},
 }

@@ -17,6 +17,7 @@ namespace weir::command {
 void add_perf_command(CLI::App& app);
 void add_demo_command(CLI::App& app);
 void add_doctor_command(CLI::App& app);
+void add_identity_command(CLI::App& app);
 
 // A sentence to stderr, then the end of the program with exit code 1.
 [[noreturn]] void fail(std::string_view sentence);

@@ -37,21 +37,14 @@ struct DemoOptions {
   std::uint32_t request_bytes = 512;
 };
 
-std::string random_secret() {
-  std::random_device dice;
-  std::string secret;
-  for (int i = 0; i < 8; ++i) secret += fmt::format("{:08x}", dice());
-  return secret;
-}
-
 // The servers, the client and what came of it. Lives on the main thread; the servers answer on a thread of their own.
 class Demo {
  public:
-  explicit Demo(const DemoOptions& options) : options_(options), secret_(random_secret()) {
+  explicit Demo(const DemoOptions& options) : options_(options) {
     servers_on_.emplace(value_or_fail(Workers::open({.threads = 1})));
     for (std::uint32_t i = 0; i < options.peers; ++i) servers_.push_back(open_server());
     Config config;
-    config.secret = secret_;
+    config.identity = Identity::development();
     client_.emplace(value_or_fail(Pool::open(std::move(config))));
     for (const Pool& server : servers_) peers_.push_back(client_->peer(server.listen_address()));
   }
@@ -81,7 +74,7 @@ class Demo {
   Pool open_server() {
     Config config;
     config.listen = "127.0.0.1:0";
-    config.secret = secret_;
+    config.identity = Identity::development();
     config.on = &*servers_on_;
     config.executor_threads = 0;
     config.limits.receive_buffers = kReceiveBuffers;
@@ -210,7 +203,6 @@ class Demo {
   }
 
   const DemoOptions& options_;
-  std::string secret_;
   std::optional<Workers> servers_on_;
   std::vector<Pool> servers_;
   std::optional<Pool> client_;

@@ -66,7 +66,7 @@ class PerfClient {
 
   void connect() {
     for (const std::string& address : options_.peers) {
-      peers_.push_back(pool_.peer(address));
+      peers_.push_back(pool_.peer(address, {.name = options_.name}));
       if (auto ready = peers_.back().ready().get(); !ready) {
         fail(fmt::format("{}: {}", address, ready.error().to_string()));
       }

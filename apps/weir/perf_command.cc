@@ -3,6 +3,8 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "apps/weir/command.h"
 #include "apps/weir/perf_options.h"
@@ -16,10 +18,25 @@ const std::map<std::string, Mode> kModes{{"inline", Mode::inline_loop}, {"thread
 const std::map<std::string, Idle> kIdles{{"spin", Idle::spin}, {"adaptive", Idle::adaptive}};
 
 void add_common(CLI::App& command, PerfOptions& options) {
+  // Not CLI11's way to read the variable: that could not tell it from the option, and one that is set for other
+  // commands must not forbid --identity.
+  command.add_option(
+      "--secret", options.secret,
+      "What both sides know: at least 16 bytes. Better given by WEIR_SECRET, where `ps` does not show it");
   command
-      .add_option("--secret", options.secret,
-                  "What both sides know: at least 16 bytes. Better given by WEIR_SECRET, where `ps` does not show it")
-      ->envname("WEIR_SECRET");
+      .add_option("--identity", options.identity,
+                  "Prove who we are with node.crt, node.key and ca.crt of this directory, as `weir identity issue` "
+                  "writes them")
+      ->check(CLI::ExistingDirectory)
+      ->type_name("DIR");
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--development",
+          [&options](const std::vector<std::string>& given) { options.development = given.empty() ? "" : given[0]; },
+          "Made-up identities: believe every process that can read the directory (default: one of this user and "
+          "process group)")
+      ->expected(0, 1)
+      ->type_name("[DIR]");
   command.add_option("--mode", options.mode, "inline: one loop, no threads. threads: worker threads")
       ->transform(CLI::CheckedTransformer(kModes).description("inline|threads"))
       ->default_str("inline");
@@ -43,11 +60,18 @@ CLI::Option* add_idle(CLI::App& command, Idle& idle, const char* otherwise) {
       ->default_str(otherwise);
 }
 
-void need_secret(const PerfOptions& options) {
+// The command line wins over the environment.
+void choose_security(PerfOptions& options) {
+  const int given = !options.secret.empty() + !options.identity.empty() + options.development.has_value();
+  if (given > 1) fail("give only one of --secret, --identity and --development");
+  if (given == 1) return;
+  if (const char* secret = std::getenv("WEIR_SECRET"); secret != nullptr) options.secret = secret;
   if (options.secret.empty()) {
     fail(
-        "no secret was given. Set the same one for client and server, for example with "
-        "`export WEIR_SECRET=$(openssl rand -hex 32)` on one machine and a copy of it on the other");
+        "how do client and server know each other? Give both the same one of these:\n"
+        "  a secret: `export WEIR_SECRET=$(openssl rand -hex 32)` on one machine and a copy of it on the other\n"
+        "  --identity DIR: certificates that `weir identity issue` made\n"
+        "  --development DIR: identities made up for tests, in a directory that both can read");
   }
 }
 
@@ -67,7 +91,7 @@ void add_server(CLI::App& perf) {
       ->check(CLI::Range(0.01, 1e9))
       ->type_name("S");
   command->callback([options] {
-    need_secret(*options);
+    choose_security(*options);
     run_perf_server(*options);
   });
 }
@@ -79,6 +103,8 @@ void add_client(CLI::App& perf) {
       ->required()
       ->delimiter(',')
       ->type_name("ADDR[,ADDR...]");
+  command->add_option("--name", options->name, "What the servers' certificates must prove (default: their addresses)")
+      ->type_name("NAME");
   command->add_option("--window", options->window, "Calls outstanding at a time")
       ->check(CLI::Range(1u, 1u << 20))
       ->type_name("N")
@@ -111,7 +137,8 @@ void add_client(CLI::App& perf) {
   add_common(*command, *options);
   CLI::Option* idle = add_idle(*command, options->idle, "spin inline, adaptive with threads");
   command->callback([options, idle] {
-    need_secret(*options);
+    choose_security(*options);
+    if (!options->name.empty() && options->identity.empty()) fail("--name has a meaning only with --identity");
     if (idle->empty()) options->idle = options->mode == Mode::inline_loop ? Idle::spin : Idle::adaptive;
     run_perf_client(*options);
   });
@@ -122,6 +149,11 @@ void add_client(CLI::App& perf) {
 Config to_config(const PerfOptions& options, std::shared_ptr<Witness> witness) {
   Config config;
   config.secret = options.secret;
+  if (const std::string& folder = options.identity; !folder.empty()) {
+    config.identity = Identity::from_files(folder + "/node.crt", folder + "/node.key", folder + "/ca.crt");
+  } else if (options.development) {
+    config.identity = Identity::development(*options.development);
+  }
   config.workers = options.mode == Mode::threads ? options.workers : 0;
   config.idle = options.idle;
   config.executor_threads = 0;  // whoever serves here serves inline
@@ -143,7 +175,8 @@ void add_perf_command(CLI::App& app) {
       "Example, on one machine:\n"
       "  export WEIR_SECRET=$(openssl rand -hex 32)\n"
       "  weir perf server --listen 127.0.0.1:4433 --core 0 --idle spin &\n"
-      "  weir perf client --peer 127.0.0.1:4433 --core 1 --window 1024");
+      "  weir perf client --peer 127.0.0.1:4433 --core 1 --window 1024\n"
+      "The same with made-up identities: no secret, and --development ./development on both sides.");
   add_server(*perf);
   add_client(*perf);
 }

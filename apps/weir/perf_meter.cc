@@ -24,6 +24,10 @@ const char* link_name(const PerfOptions& options) {
 #endif
 }
 
+const char* security_name(const PerfOptions& options) {
+  return !options.identity.empty() ? "identity" : options.development ? "development" : "secret";
+}
+
 }  // namespace
 
 void PerfMeter::begin(std::int64_t now, const Counters& counters) {
@@ -130,6 +134,7 @@ std::string PerfMeter::json(const PerfClientOptions& options, std::uint32_t data
       .add("mtu", largest + kIpAndUdpBytes)
       .add("aes_backend", aes_in_use(options.openssl))
       .add("link", link_name(options))
+      .add("security", security_name(options))
       .text();
 }
 

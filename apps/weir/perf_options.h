@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,8 +18,11 @@ enum class Mode : std::uint8_t {
   threads,      // worker threads beside the application's
 };
 
+// Exactly one of the first three says how the two sides know each other.
 struct PerfOptions {
   std::string secret;
+  std::string identity;                    // a directory with node.crt, node.key and ca.crt
+  std::optional<std::string> development;  // a directory; empty: the usual one
   Mode mode = Mode::inline_loop;
   Idle idle = Idle::adaptive;
   int core = -1;
@@ -35,6 +39,7 @@ struct PerfServerOptions : PerfOptions {
 
 struct PerfClientOptions : PerfOptions {
   std::vector<std::string> peers;
+  std::string name;  // what the servers' certificates must prove; empty: their addresses
   std::uint32_t window = 1;
   std::uint32_t request_bytes = 32;
   std::uint32_t reply_bytes = 32;

@@ -20,11 +20,10 @@ struct CallRecord;  // the caller's half of a transfer, inside the library
 
 inline constexpr std::size_t kContinuationBytes = 48;
 using RunContinuation = void (*)(void* storage, Result<Reply>&& result);  // runs it, then destroys it
-using DropContinuation = void (*)(void* storage) noexcept;                // destroys it without running
 
 void* continuation_storage(CallRecord* record) noexcept;  // kContinuationBytes, aligned for any scalar
 // Detaches: from here on the library owns the record. If the call is complete already, runs the continuation now.
-void attach_continuation(CallRecord* record, RunContinuation run, DropContinuation drop);
+void attach_continuation(CallRecord* record, RunContinuation run);
 
 bool call_ready(CallRecord* record) noexcept;
 // False if the call completed meanwhile and the coroutine should go on at once.
@@ -77,14 +76,11 @@ class [[nodiscard]] Call {
     detail::CallRecord* record = std::exchange(record_, nullptr);
     if constexpr (sizeof(Function) <= detail::kContinuationBytes && alignof(Function) <= alignof(std::max_align_t)) {
       ::new (detail::continuation_storage(record)) Function(std::forward<F>(function));
-      detail::attach_continuation(
-          record,
-          [](void* storage, Result<Reply>&& result) {
-            auto* f = static_cast<Function*>(storage);
-            (*f)(std::move(result));
-            f->~Function();
-          },
-          [](void* storage) noexcept { static_cast<Function*>(storage)->~Function(); });
+      detail::attach_continuation(record, [](void* storage, Result<Reply>&& result) {
+        auto* f = static_cast<Function*>(storage);
+        (*f)(std::move(result));
+        f->~Function();
+      });
     } else {
       then([boxed = std::make_unique<Function>(std::forward<F>(function))](Result<Reply>&& result) {
         (*boxed)(std::move(result));

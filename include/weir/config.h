@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "weir/identity.h"
+
 namespace weir {
 
 class Subscriber;
@@ -36,11 +38,16 @@ struct Limits {
   std::uint32_t peers = 16 * 1024;                // per worker, both directions
   std::size_t request_bytes = 64u << 20;          // requests received and not yet answered, per worker
   std::size_t request_bytes_per_peer = 4u << 20;  // of these, from one peer
+  std::size_t nested_request_bytes = 8u << 20;    // the same for calls from inside handlers, at each of four levels
+  std::size_t answer_bytes = 1u << 30;            // answers due or not yet acknowledged, per worker
   std::size_t reply_bytes = 1u << 30;             // room reserved for replies to outstanding calls, per worker
   std::size_t receive_buffers = 1024;             // 64 KiB each, per worker thread
   std::uint32_t submission_ring[8] = {1024, 1024, 1024, 1024,
                                       1024, 1024, 1024, 1024};  // per priority, thread and worker
   std::size_t executor_queue = 64 * 1024;                       // requests waiting for an executor thread
+  std::uint32_t credentials = 16 * 1024;                        // peers that proved who they are, both directions
+  std::uint32_t handshakes_out = 64;                            // that this side has under way at once
+  std::uint32_t handshakes_in = 1024;                           // the same, of others with this side
 };
 
 struct Timeouts {
@@ -49,12 +56,15 @@ struct Timeouts {
       std::chrono::seconds(3);  // a peer silent for this long with calls outstanding has failed
   std::chrono::nanoseconds connect = std::chrono::seconds(3);    // a peer that never answered at all has failed
   std::chrono::nanoseconds idle_peer = std::chrono::minutes(5);  // an unused path is forgotten
+  std::chrono::nanoseconds handshake = std::chrono::seconds(5);  // of identities; then it has failed
+  std::chrono::nanoseconds credential = std::chrono::hours(1);   // peers in use prove who they are again within this
 };
 
 struct Config {
   std::string listen;  // "0.0.0.0:4433"; empty: this pool only calls
+  Identity identity;   // who this process is: certificates. Or, for tests and closed clusters:
   std::string secret;  // shared by all pools that may talk to each other; at least 16 bytes
-  std::string name;    // how this process is called in handshakes and events; empty: made up
+  std::string name;    // with a secret: how this process is called in handshakes and events; empty: made up
 
   int workers = 1;                  // worker threads; 0: the application calls poll()
   std::vector<WorkerPlace> places;  // one per worker, or empty
@@ -75,12 +85,17 @@ struct Config {
   std::shared_ptr<Subscriber> subscriber;
 };
 
+struct PeerOptions {
+  std::string_view name{};  // what the peer's certificate must prove; empty: the address that it is called by
+};
+
 // Trivially destructible on purpose (views and numbers only): g++ 12 destroys owning temporaries inside a co_await
 // expression twice.
 struct CallOptions {
   int priority = 3;                      // 0 (most urgent) to 7
   std::chrono::nanoseconds deadline{0};  // from now; 0: Timeouts::default_deadline
   std::string_view header{};             // copied at the call
+  bool wait_for_ready = false;           // a peer or method that is not up yet is tried again until the deadline
 };
 
 }  // namespace weir

@@ -76,7 +76,8 @@ class Pool {
   static Result<Pool> open(Config config);
 
   // The peer at this address ("10.0.0.7:4433"). An address that cannot be parsed gives calls that fail saying so.
-  Peer peer(std::string_view address) const;
+  // With an identity, its certificate must prove that address, or the name given here.
+  Peer peer(std::string_view address, const PeerOptions& options = {}) const;
 
   // Serves `method` with a function `Request -> Task<Reply> | Task<Result<Reply>> | Reply | Result<Reply>`. It runs on
   // the executor; with zero worker threads, inside poll(). It may await calls to other peers.

@@ -1,12 +1,13 @@
 // Everything a user of Weir includes.
 #pragma once
 
-#include "weir/all.h"      // IWYU pragma: export
-#include "weir/call.h"     // IWYU pragma: export
-#include "weir/config.h"   // IWYU pragma: export
-#include "weir/error.h"    // IWYU pragma: export
-#include "weir/event.h"    // IWYU pragma: export
-#include "weir/message.h"  // IWYU pragma: export
-#include "weir/method.h"   // IWYU pragma: export
-#include "weir/pool.h"     // IWYU pragma: export
-#include "weir/task.h"     // IWYU pragma: export
+#include "weir/all.h"       // IWYU pragma: export
+#include "weir/call.h"      // IWYU pragma: export
+#include "weir/config.h"    // IWYU pragma: export
+#include "weir/error.h"     // IWYU pragma: export
+#include "weir/event.h"     // IWYU pragma: export
+#include "weir/identity.h"  // IWYU pragma: export
+#include "weir/message.h"   // IWYU pragma: export
+#include "weir/method.h"    // IWYU pragma: export
+#include "weir/pool.h"      // IWYU pragma: export
+#include "weir/task.h"      // IWYU pragma: export

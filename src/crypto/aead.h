@@ -43,6 +43,9 @@ class AeadKey {
   AeadKey& operator=(const AeadKey&) = delete;
   virtual ~AeadKey() = default;
 
+  // Becomes another key, in the same memory: for keys that are used once.
+  virtual void rekey(std::span<const std::byte, kKeyBytes> key) = 0;
+
   // Encrypts `text` in place and writes 16 bytes of tag over text and `aad`.
   virtual void seal(const Nonce& nonce, ByteSpan aad, MutableByteSpan text, std::byte* tag) = 0;
 

@@ -1,6 +1,7 @@
 // What the two AEAD implementations share. Included by src/crypto/*.cc only.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <span>
@@ -25,17 +26,32 @@ std::unique_ptr<Aead> create_ipsec_mb();
 class NonceGuard {
  public:
 #ifdef WEIR_CHECK_NONCES
-  explicit NonceGuard(std::span<const std::byte, kKeyBytes> key) : fingerprint_(fingerprint_of(key)) {}
-  void on_seal(const Nonce& nonce) const {
+  explicit NonceGuard(std::span<const std::byte, kKeyBytes> key) { become(key); }
+  NonceGuard(const NonceGuard&) = delete;
+  NonceGuard& operator=(const NonceGuard&) = delete;
+  ~NonceGuard() { wipe(bytes_); }
+  void become(std::span<const std::byte, kKeyBytes> key) {
+    std::copy(key.begin(), key.end(), bytes_.begin());
+    known_ = false;
+  }
+  void on_seal(const Nonce& nonce) {
+    if (!known_) {  // a key that only opens has no use for one, and computing it allocates
+      fingerprint_ = fingerprint_of(bytes_);
+      wipe(bytes_);
+      known_ = true;
+    }
     WEIR_CHECK(process_nonce_ledger().record(fingerprint_, nonce),
                "a nonce was used twice under one key; give each key one number space and never restart it");
   }
 
  private:
-  KeyFingerprint fingerprint_;
+  KeyBytes bytes_{};  // until the fingerprint is known
+  KeyFingerprint fingerprint_{};
+  bool known_ = false;
 #else
   explicit NonceGuard(std::span<const std::byte, kKeyBytes>) {}
-  void on_seal(const Nonce&) const {}
+  void become(std::span<const std::byte, kKeyBytes>) {}
+  void on_seal(const Nonce&) {}
 #endif
 };
 

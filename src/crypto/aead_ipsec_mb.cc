@@ -57,10 +57,15 @@ class alignas(64) IpsecMbKey final : public AeadKey {
  public:
   // Keeps the functions, not the manager: they need no state of it, so a key can outlive its Aead.
   IpsecMbKey(const IMB_MGR& manager, std::span<const std::byte, kKeyBytes> key)
-      : encrypt_(manager.gcm128_enc), decrypt_(manager.gcm128_dec), guard_(key) {
-    manager.gcm128_pre(key.data(), &schedule_);
+      : prepare_(manager.gcm128_pre), encrypt_(manager.gcm128_enc), decrypt_(manager.gcm128_dec), guard_(key) {
+    prepare_(key.data(), &schedule_);
   }
   ~IpsecMbKey() override { wipe(std::as_writable_bytes(std::span{&schedule_, 1})); }
+
+  void rekey(std::span<const std::byte, kKeyBytes> key) override {
+    guard_.become(key);
+    prepare_(key.data(), &schedule_);  // one function fills the same fields each time: nothing of the old key is left
+  }
 
   void seal(const Nonce& nonce, ByteSpan aad, MutableByteSpan text, std::byte* tag) override {
     check_sizes(aad, text);
@@ -108,6 +113,7 @@ class alignas(64) IpsecMbKey final : public AeadKey {
              raw(tag), kTagBytes);
   }
 
+  aes_gcm_pre_t prepare_;
   aes_gcm_enc_dec_t encrypt_;
   aes_gcm_enc_dec_t decrypt_;
   [[no_unique_address]] NonceGuard guard_;

@@ -34,6 +34,13 @@ class alignas(64) OpensslKey final : public AeadKey {
     WEIR_CHECK(done == 1, "OpenSSL would not take an AES-128-GCM key");
   }
 
+  void rekey(std::span<const std::byte, kKeyBytes> key) override {
+    guard_.become(key);
+    // The context knows its cipher: naming it again would have it made anew.
+    const int done = EVP_CipherInit_ex2(context_.get(), nullptr, raw(key.data()), nullptr, 1, nullptr);
+    WEIR_CHECK(done == 1, "OpenSSL would not take another AES-128-GCM key");
+  }
+
   void seal(const Nonce& nonce, ByteSpan aad, MutableByteSpan text, std::byte* tag) override {
     check_sizes(aad, text);
     guard_.on_seal(nonce);

@@ -208,6 +208,29 @@ TEST_P(AeadOnEachBackend, KeysOutliveTheirMaker) {
   EXPECT_EQ(text, plain);
 }
 
+TEST_P(AeadOnEachBackend, AKeyThatBecameAnotherIsThatOtherKey) {
+  Random random{14};
+  const auto scratch = aead_->make_key(random_key(random));
+  for (std::uint64_t round = 0; round < 50; ++round) {
+    const KeyBytes bytes = random_key(random);
+    const Bytes plain = random_bytes(random, random.below(2'000));
+    Bytes text = plain;
+    std::byte tag[kTagBytes];
+    const auto key = aead_->make_key(bytes);
+    key->seal(make_nonce(0, round), {}, text, tag);
+    Bytes copy = text;
+    EXPECT_FALSE(scratch->open(make_nonce(0, round), {}, copy, tag));
+    scratch->rekey(bytes);
+    EXPECT_TRUE(scratch->open(make_nonce(0, round), {}, text, tag));
+    EXPECT_EQ(text, plain);
+    scratch->seal(make_nonce(1, round), {}, text, tag);
+    EXPECT_TRUE(key->open(make_nonce(1, round), {}, text, tag));
+    EXPECT_EQ(text, plain);
+    key->mac(make_nonce(2, round), plain, tag);
+    EXPECT_TRUE(scratch->verify_mac(make_nonce(2, round), plain, tag));
+  }
+}
+
 TEST_P(AeadOnEachBackend, KeysAreAlignedToACacheLine) {
   const auto key = aead_->make_key(KeyBytes{});
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(key.get()) % 64, 0u);
@@ -279,6 +302,20 @@ TEST_P(AeadOnEachBackend, StopsTheProcessOnARepeatedNonceUnderTheSameKeyBytes) {
   EXPECT_DEATH(second->mac(make_nonce(3, 9), {}, tag), "used twice under one key");
   EXPECT_DEATH(other_backend->seal(make_nonce(3, 10), {}, {}, tag), "used twice under one key");
   EXPECT_DEATH(first->mac(make_nonce(4, 9), {}, tag), "used twice under one key");
+}
+
+TEST_P(AeadOnEachBackend, AKeyThatBecameAnotherIsWatchedAsThatOtherKey) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  KeyBytes other{};
+  other[0] = std::byte{1};
+  const auto scratch = aead_->make_key(KeyBytes{});
+  std::byte tag[kTagBytes];
+  scratch->seal(make_nonce(5, 1), {}, {}, tag);
+  scratch->rekey(other);
+  scratch->seal(make_nonce(5, 1), {}, {}, tag);
+  EXPECT_DEATH(aead_->make_key(other)->seal(make_nonce(5, 1), {}, {}, tag), "used twice under one key");
+  scratch->rekey(KeyBytes{});
+  EXPECT_DEATH(scratch->seal(make_nonce(5, 1), {}, {}, tag), "used twice under one key");
 }
 #endif
 

@@ -18,6 +18,9 @@ class Prf {
  public:
   Prf(Aead& aead, std::span<const std::byte, kKeyBytes> key) : key_(aead.make_key(key)) {}
 
+  // Becomes the function of another key, in the same memory.
+  void rekey(std::span<const std::byte, kKeyBytes> key) { key_->rekey(key); }
+
   using Context = std::array<std::byte, 20>;
 
   // The same sequence and context always give the same 32 bytes, different ones give unrelated bytes. A chain over

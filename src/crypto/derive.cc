@@ -84,10 +84,21 @@ KeyBytes derive_control_key(const Secret& path, const KeyNames& names) {
       .expand_key(path);
 }
 
+KeyBytes derive_retire_key(const Secret& path, bool from_initiator) {
+  return Info{"weir 1 retire"}.number(direction(from_initiator)).expand_key(path);
+}
+
 KeyBytes derive_hello_key(const SharedSecret& shared) { return Info{"weir 1 hello"}.expand_key(shared.secret()); }
 
 KeyBytes derive_responder_key(const SharedSecret& shared, const Incarnation& responder) {
   return Info{"weir 1 responder"}.counted(responder).expand_key(shared.secret());
+}
+
+KeyBytes derive_signer(const SharedSecret& shared) { return Info{"weir 1 signer"}.expand_key(shared.secret()); }
+
+std::uint64_t derive_order(const Secret& secret) {
+  const KeyBytes bytes = Info{"weir 1 order"}.expand_key(secret);
+  return load<std::uint64_t>(bytes.data());
 }
 
 }  // namespace weir::crypto

@@ -4,7 +4,8 @@
 //   shared secret ─┬─ hello key            (one for all who know the secret)
 //                  ├─ responder key        (per incarnation of a responder)
 //                  └─ path secret          (per pair of incarnations, randoms and paths)
-//                       └─ control key     (per direction, workers, ports, key id)
+//                       ├─ control key     (per direction, workers, ports, key id)
+//                       └─ retire key      (per direction)
 #pragma once
 
 #include <array>
@@ -25,6 +26,10 @@ class SharedSecret {
   // invalid_argument if the text is shorter than kMinBytes.
   static Result<SharedSecret> from_text(std::string_view text);
 
+  // What a handshake has agreed on takes the place of a configured one.
+  static SharedSecret from_secret(const Secret& secret) { return SharedSecret{secret}; }
+
+  SharedSecret() = default;  // all zeros: for nobody
   const Secret& secret() const { return secret_; }
 
  private:
@@ -59,6 +64,9 @@ struct KeyNames {
 
 KeyBytes derive_control_key(const Secret& path, const KeyNames& names);
 
+// Authenticates what a sender says about its own control keys. The nonce is the key id that is spoken of.
+KeyBytes derive_retire_key(const Secret& path, bool from_initiator);
+
 // Authenticates hello datagrams. Everyone who knows the secret has this key, in every incarnation, so no counter can
 // keep its nonces apart: use 12 bytes of Entropy as the nonce and carry them in the datagram.
 KeyBytes derive_hello_key(const SharedSecret& shared);
@@ -66,5 +74,13 @@ KeyBytes derive_hello_key(const SharedSecret& shared);
 // Authenticates answers to hellos. Each incarnation of a responder has its own and numbers its answers, so no nonce
 // repeats.
 KeyBytes derive_responder_key(const SharedSecret& shared, const Incarnation& responder);
+
+// The key behind the tags of answers by somebody who has lost his state. It must survive that, so it comes from what a
+// restart does not change.
+KeyBytes derive_signer(const SharedSecret& shared);
+
+// Which of two secrets that both sides agreed on at the same time they keep: the one with the lower order. Tells
+// nothing about the secret.
+std::uint64_t derive_order(const Secret& secret);
 
 }  // namespace weir::crypto

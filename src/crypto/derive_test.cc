@@ -123,6 +123,14 @@ TEST(DocumentedVectors, KeysAreThoseOfThePage) {
   EXPECT_EQ(to_hex(page.control(false, 0)), "083ef8faadf0a05a0f8b8d29d6533b7a");
 }
 
+TEST(DocumentedVectors, TheRetirementIsThatOfThePage) {
+  const Secret path = Documented{}.path();
+  EXPECT_EQ(to_hex(derive_retire_key(path, true)), "0156af73be81a64cc1ef31d49395efd8");
+  EXPECT_EQ(to_hex(derive_retire_key(path, false)), "c604a87a7d686339ed3e00a17dc0a732");
+  EXPECT_EQ(mac_hex(derive_retire_key(path, true), make_nonce(0, 1), from_hex("0d01000000")),
+            "ce02f2277e6090f535c174b65ce32d4f");
+}
+
 TEST(DocumentedVectors, TheReplysMacIsThatOfThePage) {
   const auto reply = from_hex(
       "03010000000010001100000000000000404142434445464748494a4b4c4d4e4f0000000002005111"
@@ -226,8 +234,9 @@ TEST(Derive, ControlKeyDependsOnEveryField) {
 TEST(Derive, KeysOfDifferentPurposesDiffer) {
   const Secret path = derive_path_secret(shared(), some_path());
   const std::set<KeyBytes> keys{derive_control_key(path, some_key()), derive_hello_key(shared()),
-                                derive_hello_key(shared("another shared secret"))};
-  EXPECT_EQ(keys.size(), 3u);
+                                derive_hello_key(shared("another shared secret")), derive_retire_key(path, true),
+                                derive_retire_key(path, false)};
+  EXPECT_EQ(keys.size(), 5u);
 }
 
 }  // namespace

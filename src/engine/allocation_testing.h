@@ -28,6 +28,8 @@ namespace weir::testing {
 struct Heap {
   static inline std::atomic<std::uint64_t> allocations{0};
   static inline std::atomic<std::int64_t> live_bytes{0};  // as the allocator rounds them
+  // Of these, in large blocks that begin with a page: buffers that a link receives into.
+  static inline std::atomic<std::int64_t> live_page_bytes{0};
 #ifdef WEIR_COUNTS_MALLOC
   static constexpr bool counts_bytes = true;
 #else
@@ -48,16 +50,22 @@ void __libc_free(void* block);                                   // NOLINT
 }
 
 namespace weir::testing {
+inline void count_live(void* block, int sign) {
+  const auto bytes = static_cast<std::int64_t>(malloc_usable_size(block));
+  Heap::live_bytes.fetch_add(sign * bytes, std::memory_order_relaxed);
+  if (bytes >= 64 * 1024 && reinterpret_cast<std::uintptr_t>(block) % 4096 == 0) {
+    Heap::live_page_bytes.fetch_add(sign * bytes, std::memory_order_relaxed);
+  }
+}
 inline void* taken(void* block) {
   if (block != nullptr) {
     Heap::allocations.fetch_add(1, std::memory_order_relaxed);
-    Heap::live_bytes.fetch_add(static_cast<std::int64_t>(malloc_usable_size(block)), std::memory_order_relaxed);
+    count_live(block, 1);
   }
   return block;
 }
 inline void given(void* block) {
-  if (block == nullptr) return;
-  Heap::live_bytes.fetch_sub(static_cast<std::int64_t>(malloc_usable_size(block)), std::memory_order_relaxed);
+  if (block != nullptr) count_live(block, -1);
 }
 }  // namespace weir::testing
 

@@ -12,7 +12,7 @@ void Core::submit(OutgoingCall& call, Instant now) {
   call.timer.tag = static_cast<std::uint32_t>(TimerKind::call);
   Peer* peer = peers.at(call.peer);
   call.state = OutgoingCall::State::queued;
-  call.sent_bytes = 0;
+  call.hook = {};
   call.slot_held = false;
   if (call.depth > kMaxDepth) [[unlikely]]
     return fail_call(call, Code::overloaded, "calls are nested more than four deep", now);
@@ -29,12 +29,7 @@ void Core::submit(OutgoingCall& call, Instant now) {
   peer->queue_of(call).push_back(call, Peer::level_of(call));
   wheel.arm(call.timer, call.deadline);
   events.moved(peer->path, 0, event::TransferStage::submitted, false);
-  Path* path = path_of(*peer);
-  if (path != nullptr && path->state != Path::State::hello) {
-    touch(*path);
-  } else if (!peer->saying_hello()) {
-    start_hello(*peer, now);
-  }
+  wake(*peer, now);
 }
 
 void Core::cancel(OutgoingCall& call, Instant now) {
@@ -42,19 +37,14 @@ void Core::cancel(OutgoingCall& call, Instant now) {
   fail_call(call, Code::cancelled, "the caller cancelled it", now);
 }
 
+// The call has left its queue.
 std::uint32_t Core::take_slot(Path& path, OutgoingCall& call) {
-  std::uint32_t slot;
-  if (!path.free_slots.empty()) [[likely]] {
-    slot = path.free_slots.back();
-    path.free_slots.pop_back();
-    path.calls[slot] = &call;
-  } else {
-    slot = static_cast<std::uint32_t>(path.calls.size());
-    path.calls.push_back(&call);
-    path.free_slots.reserve(path.calls.capacity());
-  }
+  const std::uint32_t slot = path.calls.take(call);
+  call.path = path.id;
+  call.reassembly = nullptr;
   call.slot = slot;
   call.generation = path.next_generation++;
+  call.sent_bytes = 0;
   call.state = OutgoingCall::State::sent;
   ++path.outstanding;
   ++calls_sent;
@@ -70,32 +60,37 @@ void Core::let_go(OutgoingCall& call) {
     call.state = OutgoingCall::State::done;
     return;
   }
-  Peer& peer = *peers.at(call.peer);
   if (call.state == OutgoingCall::State::queued) {
-    if (call.hook.queued) {
-      peer.queue_of(call).remove(call);
-      --calls_queued;
-    }
+    peers.at(call.peer)->queue_of(call).remove(call);
+    --calls_queued;
+  } else if (call.state == OutgoingCall::State::delayed) [[unlikely]] {
+    std::erase(delayed, &call);
+    --calls_queued;
   } else {
-    Path& path = *find_path(peer.path);
-    if (path.partial == &call) path.partial = nullptr;
-    path.calls[call.slot] = nullptr;
-    if (!call.slot_held) path.free_slots.push_back(call.slot);
-    --path.outstanding;
-    --calls_sent;
-    reply_room_used -= config.limits.inline_bytes;
-    // A slot is free again, and so is reply room: something may be waiting for either.
-    if (peer.has_queued()) touch(path);
-    for (const std::uint32_t id : waiting_for_room) {
-      if (Path* waiting = find_path(id)) {
-        waiting->waits_for_room = false;
-        touch(*waiting);
-      }
-    }
-    waiting_for_room.clear();
+    leave_path(call);
   }
   if (call.block != nullptr) detail::unpin(std::exchange(call.block, nullptr));
   call.state = OutgoingCall::State::done;
+}
+
+void Core::leave_path(OutgoingCall& call) {
+  Path& path = *find_path(call.path);
+  Peer& peer = *path.peer;
+  call.peer = peer.index;
+  if (path.partial == &call) path.partial = nullptr;
+  if (!call.slot_held) path.calls.free(call.slot);
+  --path.outstanding;
+  --calls_sent;
+  reply_room_used -= config.limits.inline_bytes;
+  // A slot is free again, and so is reply room: something may be waiting for either.
+  if (peer.has_queued()) touch(path);
+  for (const std::uint32_t id : waiting_for_room) {
+    if (Path* waiting = find_path(id)) {
+      waiting->waits_for_room = false;
+      touch(*waiting);
+    }
+  }
+  waiting_for_room.clear();
 }
 
 Core::Verdict Core::on_reply(Path& path, const wire::ReplyFrame& frame, detail::Pin* buffer, Instant now) {
@@ -134,6 +129,10 @@ Core::Verdict Core::on_reply(Path& path, const wire::ReplyFrame& frame, detail::
                     ? static_cast<Code>(code)
                     : Code::application;
     done.may_have_run = done.bytes[1] != std::byte{0};
+    if (put_off(*call, done.code, done.may_have_run, now)) {
+      if (done.reassembly != nullptr) reassemblies.release(done.reassembly);
+      return Verdict::fine;
+    }
     done.bytes += 2;
     done.size -= 2;
     done.header_bytes = 0;
@@ -155,9 +154,9 @@ void Core::fail_call(OutgoingCall& call, Code code, const char* sentence, Instan
   // A request whose last fragment never left cannot have run.
   const bool may_have_run = was_sent && reached_peer && call.sent_bytes == call.bytes;
   std::uint64_t id = 0;
-  const Peer* peer = peers.at(call.peer);
-  const std::uint32_t path_id = peer == nullptr ? kNoPath : peer->path;
+  std::uint32_t path_id = kNoPath;
   if (was_sent) {
+    path_id = call.path;
     Path& path = *find_path(path_id);
     const wire::TransferId name{call.slot, call.generation};
     id = name.packed();
@@ -171,21 +170,17 @@ void Core::fail_call(OutgoingCall& call, Code code, const char* sentence, Instan
                        .length = static_cast<std::uint16_t>(call.bytes),
                        .generation = call.generation});
       call.slot_held = true;
-      if (path.held.size() < path.calls.size()) path.held.resize(path.calls.size());
-      path.held[call.slot] = call.generation;
+      path.calls.hold(call.slot, call.generation);
       touch(path);
     }
+    if (call.reassembly != nullptr) reassemblies.release(std::exchange(call.reassembly, nullptr));
+  } else if (const Peer* peer = peers.at(call.peer)) {
+    path_id = peer->path;
   }
-  if (call.reassembly != nullptr) reassemblies.release(std::exchange(call.reassembly, nullptr));
   if (call.state != OutgoingCall::State::done) let_go(call);
   events.emit(event::TransferFailed{{}, path_id, id, code, may_have_run});
   completions.push_back(
       {.call = &call, .sentence = sentence, .code = code, .failed = true, .may_have_run = may_have_run});
-}
-
-void Core::fail_queued(Peer& peer, Code code, const char* sentence, Instant now) {
-  while (OutgoingCall* call = peer.queue.front()) fail_call(*call, code, sentence, now);
-  while (OutgoingCall* call = peer.nested.front()) fail_call(*call, code, sentence, now);
 }
 
 }  // namespace weir::engine

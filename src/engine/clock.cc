@@ -37,9 +37,14 @@ void Core::on_timeout(Instant now) {
       case TimerKind::path:
         on_path_timer(owner_of<Path>(timer), now);
         break;
+      case TimerKind::retry:
+        retry_delayed(now);
+        break;
       case TimerKind::peer: {
         Peer& peer = owner_of<Peer>(timer);
-        if (now - peer.hello_started < config.timeouts.connect) {
+        if (peer.path == kNoPath) {  // it has rested long enough
+          if (peer.has_queued()) start_hello(peer, now);
+        } else if (now - peer.hello_started < config.timeouts.connect) {
           send_hello(peer, now);
         } else if (peer.forged_replies != 0) {
           give_up_hello(peer, Code::unauthenticated, kWrongSecret, now);
@@ -56,8 +61,9 @@ void Core::on_timeout(Instant now) {
 
 // A call that never left says why, as far as its peer's hello has shown it.
 void Core::on_deadline(OutgoingCall& call, Instant now) {
+  if (call.state != OutgoingCall::State::queued) return fail_call(call, Code::timeout, "the deadline passed", now);
   const Peer& peer = *peers.at(call.peer);
-  if (call.state == OutgoingCall::State::queued && peer.saying_hello()) {
+  if (peer.saying_hello() || peer.wants_credential) {
     if (peer.forged_replies != 0) return fail_call(call, Code::unauthenticated, kWrongSecret, now);
     if (peer.own_replies != 0) return fail_call(call, Code::invalid_argument, kOwnAddress, now);
     return fail_call(call, Code::timeout, "the deadline passed before the peer answered at all", now);
@@ -85,7 +91,7 @@ void Core::on_path_timer(Path& path, Instant now) {
     const bool deaf =
         oldest != nullptr && path.outstanding == 0 && now - oldest->sent_at >= kDeafSilences * config.timeouts.silence;
     if (silent >= limit || deaf) {
-      if (path.peer != nullptr) {
+      if (path.peer != nullptr && !path.draining) {
         events.emit(event::PeerHealthChanged{{}, path.id, path.peer->name, event::PeerHealth::failed});
         // It took what was queued, too: a silent peer would only make those wait as long again.
         fail_queued(*path.peer, Code::peer_failed, "the peer fell silent", now);
@@ -99,7 +105,7 @@ void Core::on_path_timer(Path& path, Instant now) {
     if (silent >= probe_after && now - path.last_sent >= probe_after) {
       path.probe_wanted = true;
       path.probes_owed = 1;
-      if (path.peer != nullptr) {
+      if (path.peer != nullptr && !path.draining) {
         events.emit(event::PeerHealthChanged{{}, path.id, path.peer->name, event::PeerHealth::probing});
       }
     }
@@ -120,11 +126,7 @@ void Core::on_path_timer(Path& path, Instant now) {
     path.again.release_memory();
     path.replay.shrink();
     path.replies.release_memory();
-    if (path.free_slots.size() == path.calls.size()) {  // generations are the path's, so slots can start over
-      path.calls = std::vector<OutgoingCall*>();
-      path.free_slots = std::vector<std::uint32_t>();
-      path.held = std::vector<std::uint64_t>();
-    }
+    if (path.calls.taken() == 0) path.calls.release_memory();  // generations are the path's, so slots can start over
     if (path.peer != nullptr) {
       path.peer->queue.release_memory();
       path.peer->nested.release_memory();
@@ -135,6 +137,7 @@ void Core::on_path_timer(Path& path, Instant now) {
 // The initiator forgets first, so that it never uses a path that the responder has forgotten.
 Duration Core::idle_limit(const Path& path) const {
   if (!path.ever_received) return config.timeouts.connect;
+  if (path.draining) return std::min<Duration>(kDrainedIdle, config.timeouts.idle_peer / 2);
   return path.initiator ? config.timeouts.idle_peer / 2 : config.timeouts.idle_peer;
 }
 
@@ -150,11 +153,11 @@ void Core::update_timer(Path& path, Instant now) {
       next = earliest(next, path.mtu.deadline());
     }
   } else {
-    const Instant used = last_used(path);
-    next = earliest(
-        next, path.incoming_live == 0 && path.keys.has_schedules() ? used + kScheduleIdle : used + idle_limit(path));
+    const bool has_to_shrink = path.incoming_live == 0 && path.keys.has_schedules() && !path.draining;
+    const Duration limit = idle_limit(path);
+    next = earliest(next, last_used(path) + (has_to_shrink ? std::min<Duration>(kScheduleIdle, limit) : limit));
   }
-  if (path.peer == nullptr || !path.peer->has_queued()) path.blocked_since = Instant::never();
+  if (path.peer == nullptr || path.draining || !path.peer->has_queued()) path.blocked_since = Instant::never();
   if (!path.blocked_since.is_never()) next = earliest(next, path.say_blocked_at);
   // Held back by the pacer with something to send: wake when it lets go.
   const Instant pace = path.pacer.next_send(now);
@@ -174,13 +177,13 @@ void Core::end_path(Path& path, Code code, const char* sentence, bool requeue, I
     }
     if (call->reassembly != nullptr) reassemblies.release(std::exchange(call->reassembly, nullptr));
     call->state = OutgoingCall::State::queued;
-    call->sent_bytes = 0;
+    call->peer = peer->index;
+    call->hook = {};
     --calls_sent;
     ++calls_queued;
     reply_room_used -= config.limits.inline_bytes;
     peer->queue_of(*call).push_front(*call, Peer::level_of(*call));
   }
-  path.calls.clear();
   for (IncomingSlot& slot : path.incoming) {
     if (slot.transfer != nullptr) retire(path, slot);
   }
@@ -197,7 +200,13 @@ void Core::end_path(Path& path, Code code, const char* sentence, bool requeue, I
   } else if (peer->candidate != kNoPath && find_path(peer->candidate) == nullptr) {
     peer->candidate = kNoPath;
   }
-  if (peer->path == kNoPath && peer->has_queued() && !closed) start_hello(*peer, now);
+  if (!peer->has_queued() || closed) return;
+  Path* current = path_of(*peer);
+  if (current == nullptr) {
+    start_hello(*peer, now);
+  } else if (current->state != Path::State::hello) {
+    touch(*current);  // it carries what the other one gave back
+  }
 }
 
 void Core::send_plain(const Address& to, ByteSpan bytes) {
@@ -234,13 +243,15 @@ void Core::send_close(Path& path, wire::CloseReason reason, Instant now) {
 }
 
 // A sealed packet names a path that is not there. Whoever sent it, the answer goes to the peer that had the path, is
-// what that peer was told before, is smaller than the question, and not frequent.
-void Core::say_farewell_again(std::uint32_t path, std::size_t bytes, Instant now) {
-  if (farewells == nullptr) return;
+// what that peer was told before, is smaller than the question, and not frequent. False if no such path is remembered.
+bool Core::say_farewell_again(std::uint32_t path, std::size_t bytes, Instant now) {
+  if (farewells == nullptr) return false;
   Farewell& farewell = farewell_of(path);
-  if (farewell.path != path || bytes <= farewell.packet.size() || now - farewell.last_sent < kFarewellInterval) return;
+  if (farewell.path != path) return false;
+  if (bytes <= farewell.packet.size() || now - farewell.last_sent < kFarewellInterval) return true;
   farewell.last_sent = now;
   send_plain(farewell.to, farewell.packet);
+  return true;
 }
 
 bool Core::evict_idle_path(Instant now, const Path* but) {
@@ -269,6 +280,8 @@ void Core::close(Instant now) {
     wheel.cancel(peer.timer);
     fail_queued(peer, Code::closed, "the pool was closed", now);
   });
+  wheel.cancel(retry_timer);
+  while (!delayed.empty()) fail_call(*delayed.back(), Code::closed, "the pool was closed", now);
 }
 
 }  // namespace weir::engine

@@ -41,7 +41,8 @@ Core::Core(const EngineConfig& config_, crypto::Entropy& entropy_, Subscriber* s
       ledger(ledger_options(config_)),
       arena(new std::byte[kArenaBytes]) {
   events.set_now(now);
-  entropy.fill(incarnation);
+  incarnation = config.incarnation;
+  if (incarnation == crypto::Incarnation{}) entropy.fill(incarnation);
   crypto::KeyBytes key = crypto::derive_hello_key(config.secret);
   hello_key = aead->make_key(key);
   if (config.accepts) {
@@ -52,7 +53,18 @@ Core::Core(const EngineConfig& config_, crypto::Entropy& entropy_, Subscriber* s
     exchanges = std::make_unique<std::uint32_t[]>(kExchangeWindow);
     std::fill_n(exchanges.get(), kExchangeWindow, kNoPath);
   }
+  key = config.signer;
+  if (key == crypto::KeyBytes{}) {
+    if (has_identity()) {
+      entropy.fill(key);
+    } else {
+      key = crypto::derive_signer(config.secret);
+    }
+  }
+  signer = std::make_unique<crypto::Prf>(*aead, key);
   crypto::wipe(key);
+  reset_prf = std::make_unique<crypto::Prf>(*aead, key);
+  scratch_key = aead->make_key(key);
   completions.reserve(256);
   completing.reserve(256);
 }

@@ -48,7 +48,10 @@ struct Core {
 
   // Bounds that no configuration changes.
   static constexpr std::size_t kArenaBytes = 512 * 1024;
-  static constexpr std::size_t kMaxTrainBytes = 64'000;  // below what one UDP_SEGMENT send takes
+  static constexpr std::size_t kMaxTrainBytes = 64'000;                // below what one UDP_SEGMENT send takes
+  static constexpr std::size_t kShortTrainBytes = 16 * 1024;           // while more urgent work may come
+  static constexpr Duration kUrgencyMemory = std::chrono::seconds(1);  // so long it may come again
+  static constexpr std::uint64_t kTrainsPerSecond = 4'096;  // a train is as long as the pacer's rate fills in this part
   static constexpr std::size_t kMaxSegments = 64;
   static constexpr std::uint32_t kMaxTrainMessages = 256;     // so that the receiver starts before we are done
   static constexpr std::size_t kBaseDatagramBytes = 1'200;    // passes everywhere
@@ -58,11 +61,17 @@ struct Core {
   static constexpr std::uint32_t kMaxMethods = 1u << 16;
   static constexpr Duration kFirstHelloRetry = std::chrono::milliseconds(20);
   static constexpr Duration kLongestHelloRetry = std::chrono::milliseconds(500);
-  static constexpr Duration kScheduleIdle = std::chrono::seconds(1);  // then an idle path drops its key schedules
+  static constexpr Duration kLongestRest = std::chrono::seconds(1);      // before an unreachable peer is tried again
+  static constexpr Duration kCallRetry = std::chrono::milliseconds(20);  // a call that found its method not served
+  static constexpr Duration kScheduleIdle = std::chrono::seconds(1);     // then an idle path drops its key schedules
   static constexpr Duration kShortestBlockedRepeat = std::chrono::milliseconds(5);
   static constexpr Duration kLongestBlockedRepeat = std::chrono::milliseconds(200);
-  static constexpr int kDeafSilences = 4;                // so long may a peer that is heard acknowledge nothing
-  static constexpr std::uint32_t kRestartSuspicion = 2;  // probe timeouts in a row before a second hello
+  static constexpr Duration kDrainedIdle = std::chrono::milliseconds(100);  // then a path that was replaced is closed
+  static constexpr std::uint32_t kUnknownPathsPerMillisecond = 16;          // answered at most
+  static constexpr std::uint32_t kForgedRepliesPerHello = 8;                // checked at most
+  static constexpr std::uint32_t kMaxHellosPerCredential = 3;  // to an address that has not answered (identity mode)
+  static constexpr int kDeafSilences = 4;                      // so long may a peer that is heard acknowledge nothing
+  static constexpr std::uint32_t kRestartSuspicion = 2;        // probe timeouts in a row before a second hello
 
   Core(const EngineConfig& config_, crypto::Entropy& entropy_, Subscriber* subscriber, std::uint64_t seed, Instant now);
   ~Core();
@@ -75,8 +84,25 @@ struct Core {
   void on_first(MutableByteSpan datagram, const Address& from, std::uint8_t ecn, detail::Pin* buffer, Instant now);
   void confirm(Peer& peer, Path& path, const wire::HelloReply& reply, Instant now);
   void give_up_hello(Peer& peer, Code code, const char* sentence, Instant now);
+  void replace_path(Peer& peer, Path& with, const wire::HelloReply& reply, Instant now);
   Path* make_path(const Address& remote, bool initiator, Instant now);
   void send_plain(const Address& to, ByteSpan bytes);
+
+  // ---- credential.cc ----
+  bool has_identity() const { return config.credentials != nullptr; }
+  const crypto::SharedSecret& secret_of(const Peer& peer) const {
+    return peer.credential != nullptr ? peer.credential->secret : config.secret;
+  }
+  void want_credential(Peer& peer, bool suspects, bool is_alive = false);
+  void install_credential(Peer& peer, const Credential& credential, Instant now);
+  void refuse_credential(Peer& peer, Code code, std::string_view sentence, Instant now);
+  // `echo`: what names the packet that is answered; its first 16 bytes count.
+  void answer_unknown_secret(std::uint32_t to_path, ByteSpan echo, const CredentialId& credential, const Address& to);
+  void on_unknown_secret(ByteSpan datagram, const Address& from, Instant now);
+  crypto::KeyBytes path_reset_key(std::uint32_t path, const Address& remote);
+  void answer_unknown_path(const wire::PacketHeader& header, const Address& from, Instant now);
+  void on_unknown_path(ByteSpan datagram, const Address& from, Instant now);
+  bool is_tag_of(const crypto::KeyBytes& reset_key, std::uint64_t sequence, ByteSpan context, const std::byte* tag);
 
   // ---- receive.cc ----
   void on_datagram(MutableByteSpan datagram, const Address& from, std::uint8_t ecn, detail::Pin* buffer, Instant now);
@@ -85,7 +111,7 @@ struct Core {
                    std::uint8_t ecn, detail::Pin* buffer, Instant now);
   Verdict on_frames(Path& path, ByteSpan frames, bool& ack_eliciting, detail::Pin* buffer, Instant now);
   bool on_ack(Path& path, const wire::AckFrame& frame, Instant now);
-  void on_path_frame(Path& path, std::uint32_t remote_id, Instant now);
+  void on_path_frame(Path& path, const wire::PathFrame& frame);
   void on_blocked(Path& path, std::uint8_t level, std::uint64_t needed, Instant now);
   void on_loss_timer(Path& path, Instant now);
   void after_loss_report(Path& path, const recovery::LossReport& report, Instant now);
@@ -97,13 +123,20 @@ struct Core {
   Verdict on_reply(Path& path, const wire::ReplyFrame& frame, detail::Pin* buffer, Instant now);
   void fail_call(OutgoingCall& call, Code code, const char* sentence, Instant now, bool reached_peer = true);
   void let_go(OutgoingCall& call);  // of its slot, timer, queue, reassembly and reply room
-  void fail_queued(Peer& peer, Code code, const char* sentence, Instant now);
+  void leave_path(OutgoingCall& call);
   std::uint32_t take_slot(Path& path, OutgoingCall& call);
   void wait_for_reply_room(Path& path) {
     if (path.waits_for_room) return;
     path.waits_for_room = true;
     waiting_for_room.push_back(path.id);
   }
+
+  // ---- patience.cc ----
+  void fail_queued(Peer& peer, Code code, const char* sentence, Instant now);
+  void try_again_later(Peer& peer, Instant now);
+  bool put_off(OutgoingCall& call, Code code, bool may_have_run, Instant now);
+  void retry_delayed(Instant now);
+  void wake(Peer& peer, Instant now);
 
   // ---- serve.cc ----
   Verdict on_request(Path& path, const wire::RequestFrame& frame, detail::Pin* buffer, Instant now);
@@ -114,13 +147,40 @@ struct Core {
   void answer(IncomingTransfer& transfer, ByteSpan header, ByteSpan body, bool failed, Instant now);
   void answer_error(IncomingTransfer& transfer, Code code, bool may_have_run, std::string_view sentence, Instant now);
   void finish_credit(IncomingTransfer& transfer);
-  void give_credit(Path* path, std::uint8_t level, bool reserve, std::uint32_t cost);
+  void give_credit(Path* path, std::uint8_t level, std::uint32_t cost);
+  static std::uint8_t level_of(std::uint8_t depth) { return depth < kMaxDepth ? depth : kMaxDepth; }
+  static std::uint8_t level_of(const IncomingTransfer& transfer) { return level_of(transfer.depth); }
+  Path* path_of(const IncomingTransfer& transfer);  // null if it has ended
   void dispatch(IncomingTransfer& transfer, Instant now);
   std::size_t deliver(Instant now);
   void queue_delivery(IncomingTransfer& transfer);
   void on_reply_acked(Path& path, const SentFrame& frame);
   void owe_credit(Path& path);
   void announce_raised();
+
+  // ---- admit.cc ----
+  // A complete request: to its handler, or to wait for room for its answer.
+  void admit(Path& path, IncomingTransfer& transfer) {
+    const std::uint8_t level = level_of(transfer);
+    // Nobody overtakes those of its own path and level who wait.
+    const bool in_line = requests_waiting != 0 && path.waiting != nullptr && !path.waiting->empty(level);
+    if (in_line || !answers.take(level, path.accounts[level].answers)) [[unlikely]]
+      return wait_for_answer_room(path, transfer);
+    transfer.answer_room = static_cast<std::uint32_t>(answers.largest());
+    queue_delivery(transfer);
+  }
+  void wait_for_answer_room(Path& path, IncomingTransfer& transfer);
+  void stop_waiting(Path& path, IncomingTransfer& transfer);
+  void give_answer_room(IncomingTransfer& transfer, Path* path, std::uint32_t keep) {
+    const std::uint8_t level = level_of(transfer);
+    answers.give_back(level, path == nullptr ? nullptr : &path->accounts[level].answers, transfer.answer_room - keep);
+    transfer.answer_room = keep;
+    if (requests_waiting != 0) [[unlikely]] {
+      answer_lines[level].unseen = answer_lines[level].size();
+      serve_answer_line(level);
+    }
+  }
+  void serve_answer_line(std::uint8_t level);
 
   // ---- pack.cc ----
   void collect(std::vector<Train>& out, Instant now);
@@ -132,6 +192,9 @@ struct Core {
            (path.peer != nullptr && path.peer->path == path.id && path.peer->has_queued());
   }
   void pack_path(Path& path, std::vector<Train>& out, Instant now);
+  // Whether what is more urgent than the least urgent of these levels, a bit each, may come while a long train is sent.
+  bool more_urgent_may_come(unsigned levels, Instant now) const;
+  void remember_levels(unsigned levels, Instant now);
   void seal_packet(Path& path, std::byte* packet, std::size_t prefix, std::byte* text, std::byte* end,
                    recovery::SentPacket record, Instant now);
   void probe_mtu(Path& path, std::vector<Train>& out, Instant now);
@@ -156,7 +219,7 @@ struct Core {
   // fail as not having run. The others fail with `code`.
   void end_path(Path& path, Code code, const char* sentence, bool requeue, Instant now, std::uint64_t unseen = ~0ull);
   void send_close(Path& path, wire::CloseReason reason, Instant now);
-  void say_farewell_again(std::uint32_t path, std::size_t bytes, Instant now);
+  bool say_farewell_again(std::uint32_t path, std::size_t bytes, Instant now);
   // Closes the responder's path that has been idle longest. False if there is none.
   bool evict_idle_path(Instant now, const Path* but = nullptr);
   void close(Instant now);
@@ -174,17 +237,25 @@ struct Core {
   std::unique_ptr<crypto::Aead> aead;
   crypto::Incarnation incarnation{};
   std::unique_ptr<crypto::AeadKey> hello_key;
+  std::unique_ptr<crypto::AeadKey> scratch_key;  // takes whatever key is needed once
   schedule::TimingWheel wheel;
   transfer::BlockPool blocks;
   Slab<Path> paths;
   Slab<Peer> peers;
   Slab<IncomingTransfer> incoming;
   Slab<transfer::Reassembly> reassemblies;
-  std::unordered_map<Address, std::uint32_t, AddressHash> peers_by_address;
+  std::unordered_map<Address, std::uint32_t, AddressHash> peers_by_address;  // where their packets go
   std::unordered_map<std::uint64_t, Method> methods;
   std::uint64_t last_method = 0;
   const Handler* last_handler = nullptr;
   token::CreditLedger ledger;
+  // Of each nested level, as it is in force. All levels together promise at most half of the socket's receive buffer.
+  const std::uint64_t nested_request_bytes =
+      ledger.bound_nested(config.limits.nested_request_bytes, config.receive_buffer_bytes / 2);
+  // A failed answer is two bytes longer than its sentence.
+  token::AnswerRoom answers{config.limits.answer_bytes, answer_bytes_of(config.limits.inline_bytes + 2)};
+  AnswerLine answer_lines[token::kLevels] = {AnswerLine(0), AnswerLine(1), AnswerLine(2), AnswerLine(3), AnswerLine(4)};
+  std::size_t requests_waiting = 0;  // in all of them
 
   // ---- responder ----
   std::unique_ptr<crypto::Prf> cookie;
@@ -196,18 +267,28 @@ struct Core {
   Instant last_eviction{};
   std::uint32_t hellos_in_window = 0;
 
+  // ---- lost state ----
+  std::unique_ptr<crypto::Prf> signer;
+  std::unique_ptr<crypto::Prf> reset_prf;  // takes whatever reset key is needed
+  Instant unknown_window_start{};
+  std::uint32_t unknowns_in_window = 0;
+  std::vector<Wanted> wanted;
+
   // ---- work ----
   std::vector<std::uint32_t> touched;   // paths to look at in collect()
   std::vector<std::uint32_t> touching;  // scratch: the round under way
   std::vector<Completion> completions;
-  std::vector<Completion> completing;    // scratch
-  IncomingTransfer* deliveries[8] = {};  // per priority: first
+  std::vector<Completion> completing;       // scratch
+  std::vector<transfer::Block*> sentences;  // of failures that others described, until they are delivered
+  IncomingTransfer* deliveries[8] = {};     // per priority: first
   IncomingTransfer* deliveries_last[8] = {};
   std::uint32_t delivery_levels = 0;
   std::size_t requests_queued = 0;  // in all of them
   std::unique_ptr<std::byte[]> arena;
   std::size_t arena_used = 0;
-  struct Plain {  // hellos, replies to hellos and closing packets
+  std::array<Instant, schedule::kPriorityLevels> level_recent_until{};  // kUrgencyMemory after its last message
+  bool cut_short = false;  // the last collect() ended a train early, because more urgent work may come
+  struct Plain {           // hellos, replies to hellos and closing packets
     Address to;
     std::uint32_t begin, size;
   };
@@ -227,7 +308,9 @@ struct Core {
   Farewell& farewell_of(std::uint32_t path) { return farewells[(path * 0x9e3779b1u >> 16) % kFarewells]; }
   std::size_t reply_room_used = 0;
   std::vector<std::uint32_t> waiting_for_room;  // paths with a call that found no room for its reply
-  std::uint32_t calls_queued = 0;
+  std::vector<OutgoingCall*> delayed;           // patient calls between two tries
+  schedule::Timer retry_timer;
+  std::uint32_t calls_queued = 0;  // the delayed ones included
   std::uint32_t calls_sent = 0;
   bool closed = false;
 };

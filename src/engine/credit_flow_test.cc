@@ -240,6 +240,84 @@ TEST_P(CreditFlow, CallsOfAClosedIdlePathAreSentAgainAndRunOnce) {
   EXPECT_GT(handshakes, 30u);
 }
 
+// A cold sender was told what was free when it said hello. Others have it by the time it calls from inside a handler.
+TEST_P(CreditFlow, ANestedRequestThatFindsNoRoomIsTakenLater) {
+  EngineConfig small = config(1 << 20);
+  small.limits.nested_request_bytes = 320'000;
+  start(30, small);
+  const auto level = static_cast<std::uint8_t>(1 + GetParam() % kMaxDepth);
+  for (const int host : hosts) submit(host, "echo", 10);  // everybody has been told now
+  ASSERT_TRUE(net.run_until([&] { return all_done(); }));
+  const std::uint64_t told = net.core(hosts[0]).paths.at(0)->credit[level].limit;
+  EXPECT_GT(told, 0u);
+  calls.clear();
+  for (int i = 0; i < 90; ++i) {
+    submit(hosts[static_cast<std::size_t>(i) % 30], "hold",
+           i < 60 ? 16'000 : dice.below(std::min<std::uint64_t>(told, 16'000)), kForEver, level);
+    if (i % 10 == 0) net.run_for(std::chrono::milliseconds(5));
+  }
+  net.run_for(std::chrono::seconds(1));
+  EXPECT_TRUE(net.core(server).ledger.starved(level));
+  EXPECT_GT(held.size(), 10u);
+  for (int i = 0; i < 20'000 && !all_done(); ++i) {
+    answer(1);
+    net.run_for(std::chrono::milliseconds(2));
+    ASSERT_LE(net.core(server).ledger.promised(level), 320'000u);
+  }
+  expect_all_succeeded();
+  std::uint64_t handshakes = 0;
+  for (const int host : hosts) handshakes += net.engine(host).events().counters.handshakes_started;
+  EXPECT_EQ(net.engine(server).census().credit_used, 0u);
+  EXPECT_GE(handshakes, 30u);
+}
+
+TEST(NestedCreditFlow, AThousandPathsStayWithinThePoolsOfTheirLevels) {
+  Net net(1);
+  EngineConfig config = testing::test_config(true, 999);
+  config.limits.nested_request_bytes = 256 * 1024;
+  const int server = net.add(config);
+  std::deque<IncomingTransfer*> held;
+  net.serve(server, "hold", [&](Engine&, IncomingTransfer& request, Instant) { held.push_back(&request); });
+  std::vector<std::unique_ptr<TestCall>> calls;
+  for (int i = 0; i < 1'000; ++i) {
+    const int host = net.add(false);
+    for (std::uint8_t depth = 0; depth <= kMaxDepth; ++depth) {
+      calls.push_back(std::make_unique<TestCall>());
+      net.call(host, server, *calls.back(), "hold", std::string(2'000, 'x'), kForEver, depth);
+    }
+  }
+  token::CreditLedger& ledger = net.core(server).ledger;
+  std::size_t done = 0;
+  std::uint64_t most = 0;
+  for (int i = 0; i < 4'000 && done < calls.size(); ++i) {
+    net.run_for(std::chrono::microseconds(500));
+    std::uint64_t unanswered[token::kLevels] = {};
+    net.core(server).paths.for_each([&](Path& path) {
+      for (std::size_t level = 0; level < path.accounts.in_use(); ++level) {
+        unanswered[level] += path.accounts[level].unanswered();
+      }
+    });
+    for (std::uint8_t level = 1; level < token::kLevels; ++level) {
+      ASSERT_LE(ledger.promised(level), 256u * 1024);
+      ASSERT_LE(unanswered[level], ledger.promised(level));
+      most = std::max(most, unanswered[level]);
+    }
+    for (std::size_t count = held.size() / 2 + 1; count > 0 && !held.empty(); --count) {
+      net.engine(server).reply(*held.front(), {}, {}, net.now);
+      held.pop_front();
+    }
+    done = static_cast<std::size_t>(
+        std::count_if(calls.begin(), calls.end(), [](auto& call) { return call->completions != 0; }));
+  }
+  for (auto& call : calls) {
+    ASSERT_EQ(call->completions, 1);
+    ASSERT_FALSE(call->failed) << call->reply;
+  }
+  EXPECT_GT(most, 128u * 1024);
+  for (std::uint8_t level = 0; level < token::kLevels; ++level)
+    EXPECT_LE(ledger.promised(level), ledger.options().capacity);
+}
+
 INSTANTIATE_TEST_SUITE_P(Seeds, CreditFlow, ::testing::Range<std::uint64_t>(1, 7));
 
 }  // namespace

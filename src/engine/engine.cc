@@ -13,16 +13,33 @@ Engine::~Engine() = default;
 
 Result<std::uint32_t> Engine::connect(const Address& address) {
   Core& core = *core_;
-  const auto found = core.peers_by_address.find(address);
-  if (found != core.peers_by_address.end()) return found->second;
+  if (!core.has_identity()) {
+    const auto found = core.peers_by_address.find(address);
+    if (found != core.peers_by_address.end()) return found->second;
+  }
   Peer* peer = core.peers.acquire();
   if (peer == nullptr)
     return std::unexpected(Error(Code::overloaded, "this side has as many peers as its limit allows"));
   peer->address = address;
   peer->name = address.to_string();
   peer->index = core.peers.index_of(peer);
-  core.peers_by_address.emplace(address, peer->index);
+  if (!core.has_identity()) core.peers_by_address.emplace(address, peer->index);
   return peer->index;
+}
+
+bool Engine::take_wanted(Wanted& out) {
+  if (core_->wanted.empty()) return false;
+  out = core_->wanted.back();
+  core_->wanted.pop_back();
+  return true;
+}
+void Engine::install(std::uint32_t peer, const Credential& credential, Instant now) {
+  core_->events.set_now(now);
+  if (Peer* found = core_->peers.at(peer)) core_->install_credential(*found, credential, now);
+}
+void Engine::refuse(std::uint32_t peer, Code code, std::string_view sentence, Instant now) {
+  core_->events.set_now(now);
+  if (Peer* found = core_->peers.at(peer)) core_->refuse_credential(*found, code, sentence, now);
 }
 
 void Engine::submit(OutgoingCall& call, Instant now) {
@@ -104,6 +121,8 @@ void Engine::on_train_fate(const Train& train, TrainFate fate, Instant now) {
 
 std::size_t Engine::undelivered() const { return core_->requests_queued + core_->completions.size(); }
 
+bool Engine::has_cut_short() const { return core_->cut_short; }
+
 bool Engine::has_work() const {
   return !core_->touched.empty() || !core_->plain.empty() || !core_->completions.empty() || core_->delivery_levels != 0;
 }
@@ -147,7 +166,9 @@ std::string Engine::describe_limits() const {
   line("peers", core.config.limits.peers);
   line("requests received and unanswered, all peers, bytes", ledger.capacity);
   line("requests received and unanswered, one peer, bytes", ledger.per_path);
-  line("nested calls, per peer and level, bytes", core.ledger.nested_allowance());
+  line("nested requests received and unanswered, all peers, each level, bytes", core.ledger.nested_capacity());
+  line("nested requests received and unanswered, one peer, each level, bytes", core.ledger.nested_per_path());
+  line("answers due or not acknowledged, all peers, bytes", core.answers.capacity());
   line("room reserved for replies, bytes", core.config.limits.reply_bytes);
   return text;
 }

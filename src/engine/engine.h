@@ -64,8 +64,13 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   // ---- callers ----
-  // The peer at `address`, made if need be; `too many peers` is Code::overloaded. Nothing is sent yet.
+  // The peer at `address`, made if need be; `too many peers` is Code::overloaded. Nothing is sent yet. In identity mode
+  // every call makes one, and `address` only names it: its credential tells where it is.
   Result<std::uint32_t> connect(const Address& address);
+  // Identity mode: which peers lack a credential; each is told once, until one of the two below answers. False: none.
+  bool take_wanted(Wanted& out);
+  void install(std::uint32_t peer, const Credential& credential, Instant now);
+  void refuse(std::uint32_t peer, Code code, std::string_view sentence, Instant now);
   // Takes the call until it completes. It always completes, exactly once, inside a later deliver().
   void submit(transfer::OutgoingCall& call, Instant now);
   // Completes the call with Code::cancelled (in the next deliver()) and tells the peer. A call that is done already
@@ -94,6 +99,8 @@ class Engine {
   void on_train_fate(const Train& train, TrainFate fate, Instant now);
   std::size_t undelivered() const;  // requests and completions that the next deliver() runs
   bool has_work() const;            // deliver() or collect() would do something now
+  // The last collect() ended a train early because more urgent work may come: look for it before the next collect().
+  bool has_cut_short() const;
 
   // ---- end ----
   // Tells every peer that this side is going: their outstanding calls fail at once. Ours fail with Code::closed.

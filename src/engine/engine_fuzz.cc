@@ -171,7 +171,7 @@ class Match {
         frames_.close(input.byte());
         return;
       case 13:
-        frames_.u32(FrameType::path, static_cast<std::uint32_t>(input.number()));
+        frames_.path(static_cast<std::uint32_t>(input.number()));
         return;
       case 14:
         frames_.ping();

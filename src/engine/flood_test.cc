@@ -12,6 +12,7 @@ namespace {
 
 using testing::Datagram;
 using testing::Net;
+using testing::test_config;
 using testing::TestCall;
 using weir::testing::Heap;
 
@@ -23,6 +24,7 @@ struct Work {
 class CountingKey final : public crypto::AeadKey {
  public:
   CountingKey(std::unique_ptr<crypto::AeadKey> key, Work& work) : key_(std::move(key)), work_(work) {}
+  void rekey(std::span<const std::byte, crypto::kKeyBytes> key) override { key_->rekey(key); }
   void seal(const crypto::Nonce& nonce, ByteSpan aad, MutableByteSpan text, std::byte* tag) override {
     key_->seal(nonce, aad, text, tag);
   }
@@ -66,7 +68,11 @@ struct Recorded {
 class Flood : public ::testing::Test {
  protected:
   void SetUp() override {
-    for (const bool accepts : {false, true}) count_work(net.add(accepts));
+    for (const bool accepts : {false, true}) {
+      EngineConfig config = test_config(accepts, accepts ? 2222 : 1111);
+      config.openssl_aead = openssl;
+      count_work(net.add(config));
+    }
     net.serve_echo(kServer);
     net.on_wire = [this](int from, const Address& to, MutableByteSpan segment) {
       if (recording) {
@@ -88,6 +94,7 @@ class Flood : public ::testing::Test {
     Core& core = net.core(host);
     core.aead = std::make_unique<CountingAead>(std::move(core.aead), work);
     core.hello_key = std::make_unique<CountingKey>(std::move(core.hello_key), work);
+    core.scratch_key = std::make_unique<CountingKey>(std::move(core.scratch_key), work);
   }
 
   // Gives the datagram to the engine and checks what it cost.
@@ -102,8 +109,8 @@ class Flood : public ::testing::Test {
     trains.clear();
     engine.collect(trains, net.now);
     EXPECT_LE(work.tag_checks - before.tag_checks, 1u);
+    EXPECT_EQ(work.keys_made, before.keys_made);
     if (!may_allocate) {
-      EXPECT_EQ(work.keys_made, before.keys_made);
       EXPECT_EQ(Heap::allocations - allocations, 0u);
     }
     EXPECT_EQ(static_cast<std::size_t>(net.handled), calls);
@@ -162,7 +169,34 @@ class Flood : public ::testing::Test {
     }
   }
 
+  void expect_no_memory_for_strangers() {
+    trains.reserve(64);
+    copy.reserve(70'000);
+    const auto spend = [&](bool may_allocate) {
+      for_each_nonsense([&](int to, const Address& from, const Datagram& bytes) {
+        expect_cheap(to, from, bytes, may_allocate);
+        net.now = net.now + std::chrono::microseconds(1);
+      });
+    };
+    spend(true);  // buffers for answers grow once
+    const std::int64_t bytes = Heap::live_bytes;
+    spend(false);
+    EXPECT_EQ(Heap::live_bytes, bytes);
+    EXPECT_EQ(net.engine(kServer).census().paths, 1u);
+    EXPECT_EQ(net.engine(kClient).census().paths, 1u);
+  }
+  void expect_no_memory_for_strangers_on_idle_paths() {
+    net.run_for(std::chrono::seconds(5));
+    const auto idle = [&](int host) { return !net.core(host).paths.at(0)->keys.has_schedules(); };
+    ASSERT_TRUE(idle(kServer) && idle(kClient));
+    const std::uint64_t checks = work.tag_checks;
+    expect_no_memory_for_strangers();
+    EXPECT_GT(work.tag_checks, checks + 1'000);  // some did reach a key
+    EXPECT_TRUE(idle(kServer) && idle(kClient));
+  }
+
   static constexpr int kClient = 0, kServer = 1;
+  bool openssl = false;
   Work work;
   Net net;
   bool recording = true;
@@ -173,31 +207,29 @@ class Flood : public ::testing::Test {
   std::vector<Train> trains;
 };
 
-TEST_F(Flood, ADatagramOfAStrangerCostsAtMostOneTagCheckAndNoMemory) {
-  trains.reserve(64);
-  copy.reserve(70'000);
-  const auto spend = [&](bool may_allocate) {
-    for_each_nonsense([&](int to, const Address& from, const Datagram& bytes) {
-      expect_cheap(to, from, bytes, may_allocate);
-      net.now = net.now + std::chrono::microseconds(1);
-    });
-  };
-  spend(true);  // buffers for answers grow once, schedules of neighbouring keys are made once
-  const std::int64_t bytes = Heap::live_bytes;
-  spend(false);
-  EXPECT_EQ(Heap::live_bytes, bytes);
-  EXPECT_EQ(net.engine(kServer).census().paths, 1u);
-  EXPECT_EQ(net.engine(kClient).census().paths, 1u);
+class FloodOfOpenssl : public Flood {
+ protected:
+  FloodOfOpenssl() { openssl = true; }
+};
+
+TEST_F(Flood, ADatagramOfAStrangerCostsAtMostOneTagCheckAndNoMemory) { expect_no_memory_for_strangers(); }
+
+TEST_F(Flood, ADatagramOfAStrangerCostsAnIdlePathNoMoreThanThat) { expect_no_memory_for_strangers_on_idle_paths(); }
+
+TEST_F(FloodOfOpenssl, ADatagramOfAStrangerCostsAtMostOneTagCheckAndNoMemory) { expect_no_memory_for_strangers(); }
+
+TEST_F(FloodOfOpenssl, ADatagramOfAStrangerCostsAnIdlePathNoMoreThanThat) {
+  expect_no_memory_for_strangers_on_idle_paths();
 }
 
-TEST_F(Flood, AnIdlePathIsNotMadeLargerByStrangers) {
+TEST_F(Flood, AnIdlePathWakesForItsPeer) {
   net.run_for(std::chrono::seconds(5));
   ASSERT_FALSE(net.core(kServer).paths.at(0)->keys.has_schedules());
-  for_each_nonsense([&](int to, const Address& from, const Datagram& bytes) { expect_cheap(to, from, bytes, true); });
-  const std::int64_t before = Heap::live_bytes;
-  for_each_nonsense([&](int to, const Address& from, const Datagram& bytes) { expect_cheap(to, from, bytes, true); });
-  EXPECT_EQ(Heap::live_bytes, before);
-  EXPECT_FALSE(net.core(kServer).paths.at(0)->keys.has_schedules());
+  TestCall call;
+  net.call(kClient, kServer, call, "echo", "awake");
+  ASSERT_TRUE(net.run_until([&] { return call.completions != 0; }));
+  EXPECT_EQ(call.reply, "awake");
+  EXPECT_TRUE(net.core(kServer).paths.at(0)->keys.has_schedules());
 }
 
 TEST_F(Flood, HellosAreAnsweredUpToALimitPerTime) {

@@ -2,13 +2,17 @@
 // not stored: their bytes stay with the transfer.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
+
+#include "base/check.h"
 
 namespace weir::engine {
 
-enum class SentKind : std::uint8_t { request, reply, cancel, credit, blocked, flow_reset, path };
+enum class SentKind : std::uint8_t { request, reply, cancel, credit, blocked, flow_reset, path, retire };
 
 struct SentFrame {
   std::uint32_t slot : 24 = 0;  // or the credit level
@@ -21,49 +25,70 @@ struct SentFrame {
 };
 static_assert(sizeof(SentFrame) == 16);
 
-// A queue of frames, addressed by a count that never wraps. Doubles up to kMaxFrames; single-threaded.
+// A queue of frames, addressed by a count that never wraps. Grows by a quarter, up to kMaxFrames, so that no number of
+// calls in flight pays for twice as many; single-threaded.
 class FrameRing {
  public:
   static constexpr std::size_t kMaxFrames = 1u << 18;
-  static constexpr std::size_t kFirstCapacity = 16;
+  static constexpr std::uint32_t kFirstCapacity = 16;
 
   std::uint64_t begin() const { return begin_; }
-  std::uint64_t end() const { return end_; }
-  std::size_t size() const { return static_cast<std::size_t>(end_ - begin_); }
-  bool empty() const { return begin_ == end_; }
+  std::uint64_t end() const { return begin_ + size_; }
+  std::size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
   // No room for another packet's worth.
   bool nearly_full(std::size_t margin) const { return size() + margin > kMaxFrames; }
 
   void push(const SentFrame& frame) {
-    if (size() == capacity_) [[unlikely]]
+    if (size_ == capacity_) [[unlikely]]
       grow();
-    frames_[end_++ & (capacity_ - 1)] = frame;
+    frames_[position(size_)] = frame;
+    ++size_;
   }
-  const SentFrame& operator[](std::uint64_t index) const { return frames_[index & (capacity_ - 1)]; }
-  SentFrame pop() { return frames_[begin_++ & (capacity_ - 1)]; }
+  const SentFrame& operator[](std::uint64_t index) const {
+    const std::uint64_t distance = index - begin_;
+    WEIR_CHECK(distance < size_, "a frame was asked for that is not kept");
+    return frames_[position(static_cast<std::uint32_t>(distance))];
+  }
+  SentFrame pop() {
+    const SentFrame frame = frames_[first_];
+    release_until(begin_ + 1);
+    return frame;
+  }
   void release_until(std::uint64_t index) {
-    if (index > begin_) begin_ = index;
+    if (index <= begin_) return;
+    const auto distance = static_cast<std::uint32_t>(index - begin_);
+    first_ = position(distance);
+    size_ -= distance;
+    begin_ = index;
   }
-  void clear() { begin_ = end_; }
+  void clear() { release_until(end()); }
   void release_memory() {
     if (!empty()) return;
     frames_.reset();
-    capacity_ = 0;
+    capacity_ = first_ = 0;
   }
 
  private:
+  // Of the frame that many after the first.
+  std::uint32_t position(std::uint32_t distance) const {
+    const std::uint32_t straight = first_ + distance;
+    return straight >= capacity_ ? straight - capacity_ : straight;
+  }
   void grow() {
-    const std::size_t capacity = capacity_ == 0 ? kFirstCapacity : capacity_ * 2;
+    const std::uint32_t capacity = capacity_ + std::max(kFirstCapacity, capacity_ / 4);
     std::unique_ptr<SentFrame[]> frames(new SentFrame[capacity]);
-    for (std::uint64_t i = begin_; i != end_; ++i) frames[i & (capacity - 1)] = frames_[i & (capacity_ - 1)];
+    for (std::uint32_t i = 0; i < size_; ++i) frames[i] = frames_[position(i)];
     frames_ = std::move(frames);
     capacity_ = capacity;
+    first_ = 0;
   }
 
   std::unique_ptr<SentFrame[]> frames_;
-  std::size_t capacity_ = 0;
+  std::uint32_t capacity_ = 0;
+  std::uint32_t first_ = 0;  // position of the frame that `begin_` counts
+  std::uint32_t size_ = 0;
   std::uint64_t begin_ = 0;
-  std::uint64_t end_ = 0;
 };
 
 }  // namespace weir::engine

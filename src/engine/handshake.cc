@@ -1,8 +1,9 @@
-// The shared-secret handshake: one round trip (docs/protocol.md, rules H-*).
+// The handshake of a path: one round trip (docs/protocol.md, rules H-*). It is keyed with a secret that both sides have
+// before it begins: the configured one, or the one of a credential.
 //
 // The responder answers a hello without remembering it: its random is a pseudorandom function of a sequence number
 // and the hello's address.
-// Only a `first` packet that proves, under the shared secret, to have seen that random makes a path, and each sequence
+// Only a `first` packet that proves, under that secret, to have seen that random makes a path, and each sequence
 // makes at most one. A replayed hello therefore costs an answer smaller than itself, a replayed `first` packet finds
 // its sequence used, and after a restart neither the sequence nor the random exists.
 #include <algorithm>
@@ -15,16 +16,6 @@ namespace weir::engine {
 namespace {
 
 ByteSpan name_bytes(const std::string& name) { return as_bytes(name); }
-
-// What the responder's random is bound to besides its sequence: whoever follows up a hello must have received the
-// answer.
-crypto::Prf::Context address_bytes(const Address& address) {
-  crypto::Prf::Context out{};
-  std::memcpy(out.data(), address.ip.data(), address.ip.size());
-  store<std::uint16_t>(out.data() + address.ip.size(), address.port);
-  store<std::uint16_t>(out.data() + address.ip.size() + 2, address.scope);
-  return out;
-}
 
 // What the tag of a `first` packet's prefix covers: the prefix, and the responder's random, which does not travel in
 // it. So a recorded prefix means nothing to a responder that has restarted, even if it hands out the same sequence
@@ -62,6 +53,7 @@ Path* Core::make_path(const Address& remote, bool initiator, Instant now) {
 // ---- initiator ----
 
 void Core::start_hello(Peer& peer, Instant now) {
+  if (has_identity() && peer.credential == nullptr) return want_credential(peer, false);
   Path* path = make_path(peer.address, true, now);
   if (path == nullptr && peer.path != kNoPath) return;  // only a second look at a silent peer: the probes go on
   if (path == nullptr) {
@@ -90,9 +82,16 @@ void Core::send_hello(Peer& peer, Instant now) {
                                         .port = config.port,
                                         .random = peer.random,
                                         .incarnation = incarnation,
-                                        .name = name_bytes(config.name)}};
-  std::byte datagram[wire::kHelloBytes];
-  send_plain(peer.address, {datagram, wire::encode(hello, datagram)});
+                                        .name = name_bytes(config.name)},
+                          .credential = peer.credential != nullptr ? peer.credential->id : CredentialId{}};
+  // What a peer says of its data address is its word only: an address that does not answer is left alone, and either
+  // a new handshake tells a better one or the time for connecting runs out.
+  if (has_identity() && peer.hellos_sent >= kMaxHellosPerCredential) {
+    want_credential(peer, true);
+  } else {
+    std::byte datagram[wire::kHelloBytes];
+    send_plain(peer.address, {datagram, wire::encode(hello, datagram)});
+  }
   Duration wait = kFirstHelloRetry * (1 << std::min(peer.hellos_sent, 5u));
   wait = std::min(wait, kLongestHelloRetry);
   wait += wait * static_cast<std::int64_t>(random.below(256)) / 1024;
@@ -107,10 +106,12 @@ void Core::give_up_hello(Peer& peer, Code code, const char* sentence, Instant no
   Path* path = find_path(only ? peer.path : peer.candidate);
   if (path != nullptr && path->state == Path::State::hello) paths.release(path);
   (only ? peer.path : peer.candidate) = kNoPath;
+  peer.renewing = false;
   events.emit(event::HandshakeFailed{{}, peer.name, code, sentence});
   if (!only) return;
   events.emit(event::PeerHealthChanged{{}, kNoPath, peer.name, event::PeerHealth::failed});
   fail_queued(peer, code, sentence, now);
+  try_again_later(peer, now);
 }
 
 void Core::on_hello_reply(ByteSpan datagram, const Address& from, Instant now) {
@@ -128,45 +129,62 @@ void Core::on_hello_reply(ByteSpan datagram, const Address& from, Instant now) {
     ++peer.own_replies;
     return reject(event::Rejection::bad_hello, datagram.size());
   }
-  // Only somebody who saw our hello gets this far, so the derivation cannot be provoked from afar.
-  crypto::KeyBytes key_bytes = crypto::derive_responder_key(config.secret, reply.responder.incarnation);
+  // Only somebody who saw our hello gets this far, so the derivation cannot be provoked from afar, nor often from near.
+  if (peer.forged_replies >= kForgedRepliesPerHello * peer.hellos_sent) {
+    return reject(event::Rejection::limit, datagram.size());
+  }
+  crypto::KeyBytes key_bytes = crypto::derive_responder_key(secret_of(peer), reply.responder.incarnation);
   const auto key = aead->make_key(key_bytes);
   crypto::wipe(key_bytes);
-  if (!key->verify_mac(crypto::make_nonce(0, reply.sequence), decoded->authenticated, decoded->tag)) {
+  if (!key->verify_mac(crypto::make_nonce(reply.responder.worker, reply.sequence), decoded->authenticated,
+                       decoded->tag)) {
     ++peer.forged_replies;
     return reject(event::Rejection::bad_hello, datagram.size());
   }
-  if (peer.candidate == path->id) {
-    Path* old = path_of(peer);
-    if (old != nullptr && old->remote_incarnation == reply.responder.incarnation) {
-      // The same process answers: it is alive, and the old path goes on. Probes will show whether it still knows it.
-      wheel.cancel(peer.timer);
-      paths.release(path);
-      peer.candidate = kNoPath;
-      return;
-    }
-    if (old != nullptr) {
-      events.emit(event::PeerRestarted{{}, old->id, peer.name});
-      end_path(*old, Code::reset, "the peer restarted", false, now);
-    }
-    peer.path = path->id;
-    peer.candidate = kNoPath;
-  }
+  if (peer.candidate == path->id) return replace_path(peer, *path, reply, now);
   confirm(peer, *path, reply, now);
+}
+
+// A second hello was answered. Who answered decides what becomes of the first path.
+void Core::replace_path(Peer& peer, Path& with, const wire::HelloReply& reply, Instant now) {
+  Path* old = path_of(peer);
+  const bool is_same = old != nullptr && old->remote_incarnation == reply.responder.incarnation;
+  if (is_same && !peer.renewing) {
+    // The same process answers: it is alive, and the old path goes on. Probes will show whether it still knows it.
+    wheel.cancel(peer.timer);
+    paths.release(&with);
+    peer.candidate = kNoPath;
+    return;
+  }
+  if (is_same && old->refused) {
+    // Nothing of it has run, and nothing can: the credential that it was to be made with is gone.
+    end_path(*old, Code::peer_failed, "the peer forgot the credential", true, now, 0);
+  } else if (is_same) {
+    // A new credential takes over. What was sent is still answered on the old path; then that one is idle.
+    old->draining = true;
+    touch(*old);
+  } else if (old != nullptr) {
+    events.emit(event::PeerRestarted{{}, old->id, peer.name});
+    end_path(*old, Code::reset, "the peer restarted", false, now);
+  }
+  peer.renewing = false;
+  peer.path = with.id;
+  peer.candidate = kNoPath;
+  confirm(peer, with, reply, now);
 }
 
 // Both randoms are known: derive the keys and go on with `first` packets.
 void Core::confirm(Peer& peer, Path& path, const wire::HelloReply& reply, Instant now) {
   wheel.cancel(peer.timer);
   const crypto::Secret secret =
-      crypto::derive_path_secret(config.secret, {.initiator_id = name_bytes(config.name),
-                                                 .responder_id = reply.responder.name,
-                                                 .initiator_incarnation = incarnation,
-                                                 .responder_incarnation = reply.responder.incarnation,
-                                                 .initiator_random = peer.random,
-                                                 .responder_random = reply.responder.random,
-                                                 .initiator_path = path.id,
-                                                 .responder_path = static_cast<std::uint32_t>(reply.sequence)});
+      crypto::derive_path_secret(secret_of(peer), {.initiator_id = name_bytes(config.name),
+                                                   .responder_id = reply.responder.name,
+                                                   .initiator_incarnation = incarnation,
+                                                   .responder_incarnation = reply.responder.incarnation,
+                                                   .initiator_random = peer.random,
+                                                   .responder_random = reply.responder.random,
+                                                   .initiator_path = path.id,
+                                                   .responder_path = static_cast<std::uint32_t>(reply.sequence)});
   const crypto::KeyNames sends{.from_initiator = true,
                                .sender_worker = config.worker,
                                .sender_port = config.port,
@@ -178,6 +196,7 @@ void Core::confirm(Peer& peer, Path& path, const wire::HelloReply& reply, Instan
                                   .receiver_worker = config.worker,
                                   .receiver_port = config.port};
   path.keys.install(*aead, secret, sends, receives);
+  if (has_identity()) config.credentials->on_shown(peer.credential->id);
   path.remote_incarnation = reply.responder.incarnation;
   path.max_calls = std::min(std::max(reply.calls, 1u), config.limits.calls_per_peer);
   path.max_bytes = reply.inline_bytes;
@@ -191,12 +210,19 @@ void Core::confirm(Peer& peer, Path& path, const wire::HelloReply& reply, Instan
                                          .port = config.port,
                                          .random = peer.random,
                                          .incarnation = incarnation,
-                                         .name = name_bytes(config.name)}};
+                                         .name = name_bytes(config.name)},
+                           .credential = peer.credential != nullptr ? peer.credential->id : CredentialId{}};
   entropy.fill(prefix.nonce);
   path.first_prefix = std::make_unique<std::vector<std::byte>>(wire::kMaxPrefixBytes);
   const std::size_t bytes = wire::encode(prefix, path.first_prefix->data());
   const BoundPrefix bound(ByteSpan(*path.first_prefix).first(bytes), reply.responder.random);
-  hello_key->mac(prefix.nonce, bound.span(), path.first_prefix->data() + bytes);
+  if (peer.credential != nullptr) {
+    crypto::KeyBytes key = crypto::derive_hello_key(peer.credential->secret);
+    scratch_key->rekey(key);
+    crypto::wipe(key);
+  }
+  (peer.credential != nullptr ? *scratch_key : *hello_key)
+      .mac(prefix.nonce, bound.span(), path.first_prefix->data() + bytes);
   path.first_prefix->resize(bytes + wire::kTagBytes);
   path.state = Path::State::confirming;
   path.last_received = path.waiting_since = now;
@@ -216,6 +242,14 @@ void Core::on_hello(ByteSpan datagram, const Address& from, Instant now) {
     hellos_in_window = 0;
   }
   if (++hellos_in_window > kHellosPerMillisecond) return reject(event::Rejection::limit, datagram.size());
+  KnownCredential known;
+  if (has_identity()) {
+    if (!config.credentials->find(hello->credential, known)) {
+      return answer_unknown_secret(hello->initiator.path, hello->initiator.random, hello->credential, from);
+    }
+  } else if (hello->credential != CredentialId{}) {
+    return reject(event::Rejection::bad_hello, datagram.size());
+  }
   const std::uint64_t sequence = next_sequence++;
   exchanges[sequence % kExchangeWindow] = kNoPath;
   wire::HelloReply reply{.to_path = hello->initiator.path,
@@ -232,7 +266,11 @@ void Core::on_hello(ByteSpan datagram, const Address& from, Instant now) {
   std::memcpy(reply.echo.data(), hello->initiator.random.data(), reply.echo.size());
   std::byte answer_bytes[wire::kHelloBytes];
   const std::size_t bytes = wire::encode(reply, answer_bytes);
-  responder_key->mac(crypto::make_nonce(0, sequence), {answer_bytes, bytes}, answer_bytes + bytes);
+  // Engines of one pool share incarnation and credentials: their numbers keep the nonces apart.
+  if (has_identity()) scratch_key->rekey(known.responder_key);
+  (has_identity() ? *scratch_key : *responder_key)
+      .mac(crypto::make_nonce(config.worker, sequence), {answer_bytes, bytes}, answer_bytes + bytes);
+  crypto::wipe(known.responder_key);
   send_plain(from, {answer_bytes, bytes + wire::kTagBytes});
 }
 
@@ -251,24 +289,38 @@ void Core::on_first(MutableByteSpan datagram, const Address& from, std::uint8_t 
     open_sealed(*path, header, datagram, first->bytes, ecn, buffer, now);
     return;
   }
+  KnownCredential known;
+  const CredentialId& credential = first->prefix.credential;
+  if (has_identity()) {
+    if (!config.credentials->find(credential, known)) {
+      if (++hellos_in_window <= kHellosPerMillisecond) {
+        answer_unknown_secret(first->prefix.initiator.path, first->prefix.nonce, credential, from);
+      }
+      return reject(event::Rejection::bad_hello, datagram.size());
+    }
+    scratch_key->rekey(known.hello_key);
+  } else if (credential != CredentialId{}) {
+    return reject(event::Rejection::bad_hello, datagram.size());
+  }
+  crypto::AeadKey& prefix_key = has_identity() ? *scratch_key : *hello_key;
   const auto responder_random = (*cookie)(sequence, address_bytes(from));
   if (closed || first->prefix.initiator.incarnation == incarnation ||
-      !hello_key->verify_mac(first->prefix.nonce, BoundPrefix(first->authenticated, responder_random).span(),
+      !prefix_key.verify_mac(first->prefix.nonce, BoundPrefix(first->authenticated, responder_random).span(),
                              first->tag)) {
     return reject(event::Rejection::bad_hello, datagram.size());
   }
   Path* path = make_path(from, false, now);
   if (path == nullptr) return reject(event::Rejection::limit, datagram.size());
   const wire::Introduction& initiator = first->prefix.initiator;
-  const crypto::Secret secret =
-      crypto::derive_path_secret(config.secret, {.initiator_id = initiator.name,
-                                                 .responder_id = name_bytes(config.name),
-                                                 .initiator_incarnation = initiator.incarnation,
-                                                 .responder_incarnation = incarnation,
-                                                 .initiator_random = initiator.random,
-                                                 .responder_random = responder_random,
-                                                 .initiator_path = initiator.path,
-                                                 .responder_path = static_cast<std::uint32_t>(sequence)});
+  const crypto::Secret secret = crypto::derive_path_secret(has_identity() ? known.secret : config.secret,
+                                                           {.initiator_id = initiator.name,
+                                                            .responder_id = name_bytes(config.name),
+                                                            .initiator_incarnation = initiator.incarnation,
+                                                            .responder_incarnation = incarnation,
+                                                            .initiator_random = initiator.random,
+                                                            .responder_random = responder_random,
+                                                            .initiator_path = initiator.path,
+                                                            .responder_path = static_cast<std::uint32_t>(sequence)});
   const crypto::KeyNames receives{.from_initiator = true,
                                   .sender_worker = initiator.worker,
                                   .sender_port = initiator.port,
@@ -288,6 +340,7 @@ void Core::on_first(MutableByteSpan datagram, const Address& from, std::uint8_t 
   path->accounts.open(ledger, std::min<std::uint64_t>(first->prefix.allowance, token::CreditLedger::kLargestAllowance),
                       path->id);
   exchange = path->id;
+  if (has_identity()) config.credentials->on_shown(credential);
   ++events.counters.handshakes_completed;
   touch(*path);
   // If the sealed part was damaged on the way, the path stays for the next `first` packet of this sequence, which then

@@ -143,7 +143,7 @@ TEST_F(HostileResponder, AFlowResetEndsTheCallThatItNamesOnce) {
 
 TEST_F(HostileResponder, ASecondPathFrameIsIgnored) {
   const std::uint32_t before = puppet->victims_path()->remote_id;
-  expect_ignored(Frames().u32(FrameType::path, 12'345));
+  expect_ignored(Frames().path(12'345));
   EXPECT_EQ(puppet->victims_path()->remote_id, before);
 }
 

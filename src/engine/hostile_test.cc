@@ -233,7 +233,7 @@ TEST_F(HostileInitiator, RepliesNobodyAskedForAreAViolation) {
   expect_thrown_out(Frames().reply(id(1), "x"));
 }
 
-TEST_F(HostileInitiator, ThePathFrameIsForInitiatorsOnly) { expect_thrown_out(Frames().u32(FrameType::path, 7)); }
+TEST_F(HostileInitiator, ThePathFrameIsForInitiatorsOnly) { expect_thrown_out(Frames().path(7)); }
 
 TEST_F(HostileInitiator, CreditAndBlockedOfUnknownLevelsAreViolations) {
   expect_thrown_out(Frames().level(FrameType::credit, token::kLevels, 1));
@@ -271,10 +271,10 @@ TEST_F(HostileInitiator, WhatFollowsACloseIsNotLookedAt) {
   EXPECT_EQ(puppet->victims_path(), nullptr);
 }
 
-TEST_F(HostileInitiator, AFloodOfClosesIsAnsweredWithSilence) {
+TEST_F(HostileInitiator, AFloodOfClosesIsAnsweredSparingly) {
   net.engine(server).events().counters.packets_sent = 0;
   for (int i = 0; i < 1'000; ++i) puppet->say(Frames().close(static_cast<std::uint8_t>(i % 3)));
-  EXPECT_EQ(net.engine(server).events().counters.packets_sent, 0u);
+  EXPECT_LE(net.engine(server).events().counters.packets_sent, Core::kUnknownPathsPerMillisecond);
 }
 
 TEST_F(HostileInitiator, ABrokenFrameAfterARequestClosesThePathAndTheAnswerGoesNowhere) {
@@ -324,7 +324,15 @@ TEST_F(HostileInitiator, OneThatVanishesInTheMiddleOfARequestIsForgotten) {
   EXPECT_EQ(net.engine(server).census().incoming, 0u);
 }
 
-TEST_F(HostileInitiator, RequestsThatRetireHeldOnesStayWithinTheirCredit) {
+class HostileInitiatorWithRoomForAnswers : public HostileInitiator {
+  EngineConfig server_config() override {
+    EngineConfig config = testing::test_config(true, 999);
+    config.limits.answer_bytes = std::size_t{4} << 30;  // so that credit is what ends first
+    return config;
+  }
+};
+
+TEST_F(HostileInitiatorWithRoomForAnswers, RequestsThatRetireHeldOnesStayWithinTheirCredit) {
   const std::uint64_t limit = net.core(server).ledger.options().per_path;
   for (std::uint32_t i = 0; i < 30'000 && puppet->victims_path() != nullptr; ++i) {
     puppet->say(Frames()

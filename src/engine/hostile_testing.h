@@ -226,8 +226,8 @@ class Frames {
   Frames& u64(wire::FrameType type, std::uint64_t value) {
     return grow([&](std::byte* to) { return wire::encode_u64(type, value, to); });
   }
-  Frames& u32(wire::FrameType type, std::uint32_t value) {
-    return grow([&](std::byte* to) { return wire::encode_u32(type, value, to); });
+  Frames& path(std::uint32_t number) {
+    return grow([&](std::byte* to) { return wire::encode(wire::PathFrame{.path = number}, to); });
   }
   Frames& close(std::uint8_t reason, std::uint64_t seen = 0) {
     return grow([&](std::byte* to) { return wire::encode_level(wire::FrameType::close, reason, seen, to); });

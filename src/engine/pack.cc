@@ -1,5 +1,7 @@
 // From queues to packets. One sealed packet carries as many frames as are ready and fit; nothing waits to fill one.
 // Packets to one path form a train of equal segments, so that the kernel takes them in one call.
+#include <algorithm>
+#include <bit>
 #include <cstring>
 #include <optional>
 
@@ -7,6 +9,45 @@
 #include "engine/packer.h"
 
 namespace weir::engine {
+
+namespace {
+
+// The part of a call that the next packet begins with has often left the nearest cache while the call was queued: it is
+// fetched while this packet is sealed.
+void prefetch_next_part(const OutgoingCall& call) {
+  constexpr std::size_t kCacheLine = 64;
+  constexpr std::size_t kLongestFetch = 1'536;  // a packet of Ethernet's; the processor sees by itself how it goes on
+  const std::byte* const next = call.data() + call.sent_bytes;
+  const std::size_t bytes = std::min<std::size_t>(call.bytes - call.sent_bytes, kLongestFetch);
+  for (std::size_t i = 0; i < bytes; i += kCacheLine) __builtin_prefetch(next + i);
+}
+
+// Levels of the messages that wait for their turn, a bit each.
+unsigned waiting_levels(const Path& path) {
+  unsigned levels = path.replies.occupied_levels();
+  if (path.partial != nullptr) levels |= 1u << path.partial->priority;
+  if (path.peer != nullptr) levels |= path.peer->queue.occupied_levels();
+  return levels;
+}
+
+}  // namespace
+
+// Whatever is urgent and comes while a long train is sent waits for its end. What was sent lately is expected again.
+bool Core::more_urgent_may_come(unsigned levels, Instant now) const {
+  unsigned more_urgent = std::bit_floor(levels);
+  more_urgent -= more_urgent != 0;
+  if ((levels & more_urgent) != 0) return true;
+  for (; more_urgent != 0; more_urgent &= more_urgent - 1) {
+    if (level_recent_until[static_cast<unsigned>(std::countr_zero(more_urgent))] > now) return true;
+  }
+  return false;
+}
+
+void Core::remember_levels(unsigned levels, Instant now) {
+  for (; levels != 0; levels &= levels - 1) {
+    level_recent_until[static_cast<unsigned>(std::countr_zero(levels))] = now + kUrgencyMemory;
+  }
+}
 
 void Core::pack_path(Path& path, std::vector<Train>& out, Instant now) {
   if (!path.keys.installed()) return;
@@ -23,10 +64,15 @@ void Core::pack_path(Path& path, std::vector<Train>& out, Instant now) {
   std::uint32_t messages_left = kMaxTrainMessages;
   bool more = false;
   const auto mark = path.ecn.mark();
+  unsigned levels = 0;  // of the messages in this train
+  // The pacer decides about trains, not packets: a train's last packet or two, held back, would cost as much as a
+  // train.
+  const std::size_t paced_bytes = path.pacer.next_send(now) <= now ? path.pacer.rate() / kTrainsPerSecond : 0;
   for (std::size_t segments = 0; segments < kMaxSegments; ++segments) {
     const bool window_open =
         path.probes_owed != 0 ||
-        (path.congestion.may_send(path.loss.bytes_in_flight()) && path.pacer.next_send(now) <= now &&
+        (path.congestion.may_send(path.loss.bytes_in_flight()) &&
+         (static_cast<std::size_t>(train_end - train_begin) < paced_bytes || path.pacer.next_send(now) <= now) &&
          path.loss.sent().size() < path.loss.sent().bound() / 2 &&  // the rest is for probes and what elicits nothing
          !path.frames.nearly_full(config.datagram_bytes / wire::kReplyBytes));
     const bool ack_due = path.ack_policy.due(now);
@@ -36,13 +82,22 @@ void Core::pack_path(Path& path, std::vector<Train>& out, Instant now) {
     const bool confirming = path.state == Path::State::confirming;
     // After two timeouts in a row the path may have stopped passing large packets: probe with small ones.
     std::size_t size = path.loss.pto_count() >= 2 ? kBaseDatagramBytes : path.mtu.current();
-    if (segments != 0) size = segment;
+    if (segments != 0) {
+      size = segment;
+    } else if (size > kShortTrainBytes && more_urgent_may_come(waiting_levels(path), now)) {
+      size = kShortTrainBytes;
+    }
     if (train_end + size > arena.get() + kArenaBytes ||
         static_cast<std::size_t>(train_end - train_begin) + size > kMaxTrainBytes) {
       if (segments != 0) {
         more = true;
         break;
       }
+    }
+    if (static_cast<std::size_t>(train_end - train_begin) + size > kShortTrainBytes && segments != 0 &&
+        more_urgent_may_come(levels, now)) [[unlikely]] {
+      cut_short = more = true;
+      break;
     }
     const std::size_t prefix = wire::kHeaderBytes + (confirming ? path.first_prefix->size() : 0);
     std::byte* const text = train_end + prefix;
@@ -79,6 +134,8 @@ void Core::pack_path(Path& path, std::vector<Train>& out, Instant now) {
       std::memset(at, 0, static_cast<std::size_t>(limit - at));
       at = limit;
     }
+    levels |= packer.levels();
+    if (path.partial != nullptr) prefetch_next_part(*path.partial);
     seal_packet(path, train_end, prefix, text, at,
                 {.frames_begin = frames_begin,
                  .ack_largest = packer.ack_largest(),
@@ -110,6 +167,7 @@ void Core::pack_path(Path& path, std::vector<Train>& out, Instant now) {
                    .segment_size = segment,
                    .path = path.id});
     arena_used += static_cast<std::size_t>(train_end - train_begin);
+    remember_levels(levels, now);
   }
   if (more) {
     touch(path);
@@ -179,6 +237,7 @@ void Core::probe_mtu(Path& path, std::vector<Train>& out, Instant now) {
 
 void Core::collect(std::vector<Train>& out, Instant now) {
   arena_used = 0;
+  cut_short = false;
   send_plain_datagrams(out);
   // One train for each path that has something, so that it leaves at once; those with more come again next time.
   touching.swap(touched);

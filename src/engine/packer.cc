@@ -58,8 +58,9 @@ void Packer::write_ack() {
 }
 
 void Packer::write_control() {
-  if (path_.announce_path && has_room(wire::kSmallFrameBytes)) {
-    at_ = wire::encode_u32(wire::FrameType::path, path_.id, at_);
+  if (path_.announce_path && has_room(wire::kPathFrameBytes)) {
+    at_ =
+        wire::encode(wire::PathFrame{.path = path_.id, .reset_key = core_.path_reset_key(path_.id, path_.remote)}, at_);
     remember(SentKind::path, 0, 0);
     path_.announce_path = false;  // a lost one comes back through `again`
   }
@@ -93,7 +94,7 @@ void Packer::put_request(const OutgoingCall& call, std::uint32_t offset, std::ui
                                  .depth = call.depth};
   at_ = wire::encode(frame, at_);
   remember(SentKind::request, call.slot, call.generation, offset, length);
-  messages_ = true;
+  levels_ |= 1u << call.priority;
   if (messages_left_ != 0) --messages_left_;
 }
 
@@ -106,7 +107,7 @@ void Packer::put_reply(const IncomingTransfer& transfer, std::uint32_t offset, s
                                .failed = transfer.reply_failed};
   at_ = wire::encode(frame, at_);
   remember(SentKind::reply, transfer.slot, transfer.generation, offset, length);
-  messages_ = true;
+  levels_ |= 1u << transfer.priority;
   if (messages_left_ != 0) --messages_left_;
 }
 
@@ -200,6 +201,15 @@ void Packer::write_again() {
       case SentKind::blocked:
         path_.credit[frame.slot].told_blocked_at = ~std::uint64_t{0};  // if it still is, it says so again
         break;
+      case SentKind::retire:
+        if (frame.generation != path_.keys.send_id()) break;  // the retirement of a later key says it, too
+        if (has_room(wire::kRetireFrameBytes)) {
+          at_ = wire::encode(path_.keys.retirement(*core_.scratch_key), at_);
+          remember(SentKind::retire, 0, frame.generation);
+        } else {
+          done = false;
+        }
+        break;
       case SentKind::path:
         path_.announce_path = true;
         write_control();
@@ -237,7 +247,7 @@ bool Packer::may_open(const OutgoingCall& call) {
   const std::uint32_t reserved =
       std::min((kMaxDepth - call.depth) * std::max(path_.max_calls / 32, 1u), path_.max_calls / 2);
   if (path_.next_generation > wire::kMaxGeneration) return false;  // this path has named all the calls it can
-  if (path_.calls.size() - path_.free_slots.size() + reserved >= path_.max_calls) return false;
+  if (path_.calls.taken() + reserved >= path_.max_calls) return false;
   if (call.depth == 0 && core_.reply_room_used + core_.config.limits.inline_bytes > core_.config.limits.reply_bytes) {
     core_.wait_for_reply_room(path_);
     return false;
@@ -263,24 +273,26 @@ bool Packer::may_open(const OutgoingCall& call) {
 
 // Writes as much of a call as fits. False: the packet is full.
 bool Packer::write_request(OutgoingCall& call) {
+  const bool is_new = call.state == OutgoingCall::State::queued;
+  const std::uint32_t offset = is_new ? 0 : call.sent_bytes;
   const std::uint32_t length =
-      cut(room(), room_when_empty_, wire::kRequestBytes, call.header_bytes, call.bytes, call.sent_bytes);
+      cut(room(), room_when_empty_, wire::kRequestBytes, call.header_bytes, call.bytes, offset);
   if (length == 0 && (call.bytes != 0 || room() < wire::kRequestBytes)) {
     full_ = true;
     return false;
   }
-  if (call.state == OutgoingCall::State::queued) {
+  if (is_new) {
     path_.credit[call.depth].used += token::request_cost(call.bytes);
+    auto& queue = path_.peer->queue_of(call);
+    queue.remove(call);
+    queue.charge(Peer::level_of(call), call.bytes + wire::kRequestBytes);
     core_.take_slot(path_, call);
     core_.events.moved(path_.id, wire::TransferId{call.slot, call.generation}.packed(), event::TransferStage::sent,
                        false);
-    auto& queue = path_.peer->queue_of(call);
-    queue.remove(call);
-    queue.charge(call.hook.level, call.bytes + wire::kRequestBytes);
   }
-  put_request(call, call.sent_bytes, length);
+  put_request(call, offset, length);
   core_.events.counters.payload_bytes_sent += length;
-  call.sent_bytes += length;
+  call.sent_bytes = offset + length;
   path_.partial = call.sent_bytes == call.bytes ? nullptr : &call;
   return true;
 }
@@ -315,11 +327,12 @@ void Packer::write_requests_of(Queue& queue, unsigned level) {
 }
 
 void Packer::write_requests() {
-  if (path_.peer == nullptr || path_.peer->path != path_.id) return;
+  if (path_.peer == nullptr) return;
   Peer& peer = *path_.peer;
-  while (path_.partial != nullptr) {
+  while (path_.partial != nullptr) {  // also on a path that was replaced meanwhile
     if (!write_request(*path_.partial)) return;
   }
+  if (peer.path != path_.id) return;
   for (unsigned level = kMaxDepth; level-- > 0 && !peer.nested.empty() && !full_;)
     write_requests_of(peer.nested, level);
   if (!full_) write_requests_of(peer.queue, schedule::kPriorityLevels);

@@ -24,7 +24,8 @@ class Packer {
   bool eliciting() const { return eliciting_; }
   bool full() const { return full_; }  // something did not fit
   std::uint32_t messages_left() const { return messages_left_; }
-  bool has_messages() const { return messages_; }
+  bool has_messages() const { return levels_ != 0; }
+  unsigned levels() const { return levels_; }  // of the messages in it, a bit each
   std::uint64_t ack_largest() const { return ack_largest_; }
 
   void write_ack();
@@ -67,7 +68,7 @@ class Packer {
   Instant now_;
   bool eliciting_ = false;
   bool full_ = false;
-  bool messages_ = false;
+  unsigned levels_ = 0;
   std::uint64_t ack_largest_ = recovery::kNoPacket;
 };
 

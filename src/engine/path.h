@@ -10,8 +10,11 @@
 #include "base/address.h"
 #include "base/time.h"
 #include "crypto/derive.h"
+#include "engine/call_slots.h"
+#include "engine/credential.h"
 #include "engine/frame_ring.h"
 #include "engine/path_keys.h"
+#include "engine/waiting_requests.h"
 #include "peer/replay_window.h"
 #include "recovery/ack_policy.h"
 #include "recovery/ack_ranges.h"
@@ -34,7 +37,7 @@ using transfer::OutgoingCall;
 
 inline constexpr std::uint32_t kNoPath = ~std::uint32_t{0};
 
-enum class TimerKind : std::uint32_t { call, path, peer };
+enum class TimerKind : std::uint32_t { call, path, peer, retry };
 
 struct Peer;
 
@@ -53,6 +56,7 @@ class SparseQueue {
   bool empty() const { return queue_ == nullptr || queue_->empty(); }
   T* front() const { return queue_ == nullptr ? nullptr : queue_->front(); }
   T* front_of(unsigned level) const { return queue_ == nullptr ? nullptr : queue_->front_of(level); }
+  unsigned occupied_levels() const { return queue_ == nullptr ? 0 : queue_->occupied_levels(); }
   void push_back(T& item, unsigned level) { queue().push_back(item, level); }
   void push_front(T& item, unsigned level) { queue().push_front(item, level); }
   void remove(T& item) { queue().remove(item); }
@@ -91,11 +95,14 @@ struct Path {
   bool touched = false;         // in Core::touched
   bool waits_for_room = false;  // in Core::waiting_for_room
   bool ever_received = false;   // anything that authenticated
+  bool refused = false;         // confirming: the responder has no credential to make it with, and has not made it
+  bool draining = false;        // its peer has a newer path: only what was sent here is still answered here
   bool key_confirmed = false;   // the other side has acknowledged a packet under the current sending key
   bool received_any_ecn = false;
   Peer* peer = nullptr;  // of an outgoing path
   Address remote;
   crypto::Incarnation remote_incarnation{};
+  crypto::KeyBytes reset_key{};  // initiator: authenticates the peer's unknown_path answers
 
   // ---- sealing and opening ----
   PathKeys keys;
@@ -119,9 +126,7 @@ struct Path {
   FrameRing again;   // to be sent (again): lost frames and control frames
 
   // ---- calls from here ----
-  std::vector<OutgoingCall*> calls;  // by slot; null where free
-  std::vector<std::uint32_t> free_slots;
-  std::vector<std::uint64_t> held;  // by slot: the cancelled generation whose acknowledgement frees it; 0: none
+  CallSlots calls;
   std::uint32_t max_calls = 0;
   std::uint32_t max_bytes = 0;  // largest message that the other side takes
   std::uint32_t outstanding = 0;
@@ -135,7 +140,8 @@ struct Path {
   std::vector<IncomingSlot> incoming;
   SparseQueue<IncomingTransfer, &IncomingTransfer::hook> replies;
   token::CreditAccounts accounts;
-  std::uint64_t last_incoming = 0;  // the highest generation that a request or cancellation named
+  std::unique_ptr<WaitingRequests> waiting;  // for room for their answers
+  std::uint64_t last_incoming = 0;           // the highest generation that a request or cancellation named
   std::uint32_t incoming_live = 0;
   std::uint32_t receiving = 0;    // of these, with fragments missing
   std::uint32_t probes_owed = 0;  // packets that may go whatever the window says
@@ -157,8 +163,8 @@ struct Path {
 
 // Somebody this engine calls, by address. Lives in a slab; never removed, because applications hold its index.
 struct Peer {
-  Address address;
-  std::string name;  // the address, printed
+  Address address;   // where its packets go; in identity mode, once there is a credential
+  std::string name;  // the address that the application named, printed
   std::uint32_t index = 0;
   std::uint32_t path = kNoPath;                           // that carries its calls, in whatever state
   std::uint32_t candidate = kNoPath;                      // a second hello, sent because the first path fell silent
@@ -169,12 +175,19 @@ struct Peer {
   static unsigned level_of(const OutgoingCall& call) { return call.depth == 0 ? call.priority : call.depth - 1u; }
   bool has_queued() const { return !queue.empty() || !nested.empty(); }
 
+  // ---- identity mode ----
+  std::unique_ptr<Credential> credential;
+  bool wants_credential = false;  // in Core::wanted, or asked for
+  bool told_alive = false;        // in that wish
+  bool renewing = false;          // the candidate has a new credential: it takes over although nobody restarted
+
   // ---- the hello under way ----
   std::array<std::byte, 32> random{};
   Instant hello_started{};
   std::uint32_t hellos_sent = 0;
   std::uint32_t forged_replies = 0;
   std::uint32_t own_replies = 0;  // our own hello came back to us
+  std::uint8_t failures = 0;      // to reach it, in a row
   schedule::Timer timer;
 
   bool saying_hello() const { return timer.armed(); }

@@ -1,9 +1,11 @@
 // PathKeys: the control keys of one path, both directions (docs/protocol.md, rules K-*).
 //
 // The sender's key id only grows; a new id derives a new key from the path secret. The receiver knows the previous,
-// the current and the next key, and moves on when a packet under the next one has authenticated. Key bytes of the next
-// id are derived ahead of time, so that a stranger's packet costs a tag check and no derivation. Schedules (1 KiB each)
-// are built when needed and dropped when the path is idle.
+// the current and the next key, and moves on when a packet under the next one has authenticated. It forgets the
+// previous one when it moves on again, or sooner, when the sender says that it retired it. Key bytes of the next id are
+// derived ahead of time, so that a stranger's packet costs a tag check and no derivation. Schedules (1 KiB each) are
+// built for packets that authenticated and dropped when the path is idle. One in each path; called by its engine's
+// thread alone.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +14,7 @@
 #include "crypto/aead.h"
 #include "crypto/derive.h"
 #include "crypto/secret.h"
+#include "wire/frame.h"
 
 namespace weir::engine {
 
@@ -32,10 +35,19 @@ class PathKeys {
   crypto::AeadKey& send_key();
   void rotate();
 
+  // Says that no key below send_id() will be used again (rule K-10). `scratch` loses the key it had.
+  const wire::RetireFrame& retirement(crypto::AeadKey& scratch);
+
   Which recognise(std::uint8_t key_low) const;
   crypto::AeadKey& receive_key(Which which);
+  // The same, but where there is no schedule `scratch` becomes the key: nothing is allocated for a packet that may be a
+  // stranger's.
+  crypto::AeadKey& receive_key(Which which, crypto::AeadKey& scratch);
   // A packet under this key has authenticated.
   void on_opened(Which which);
+  // The sender has retired its keys below an id: ours go. False if it cannot have said so. A key id is worth one
+  // derivation and one check; repeated and late frames cost none.
+  [[nodiscard]] bool on_retired(const wire::RetireFrame& frame, crypto::AeadKey& scratch);
 
   void drop_schedules();
   bool has_schedules() const { return send_ != nullptr || receive_[1].schedule != nullptr; }
@@ -53,7 +65,9 @@ class PathKeys {
   crypto::KeyNames receives_;
   std::uint32_t send_id_ = 0;
   std::uint32_t receive_id_ = 0;
+  std::uint32_t receive_floor_ = 0;  // the lowest id that still opens; only rises
   crypto::KeyBytes send_bytes_{};
+  wire::RetireFrame retirement_;  // made once for each id: a nonce must not make two MACs
   std::unique_ptr<crypto::AeadKey> send_;
   ReceiveKey receive_[3];  // previous, current, next
 };

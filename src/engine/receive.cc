@@ -13,13 +13,18 @@ void Core::on_datagram(MutableByteSpan datagram, const Address& from, std::uint8
                        Instant now) {
   ++events.counters.packets_received;
   events.counters.bytes_received += datagram.size();
-  if (datagram.size() < wire::kMinPacketBytes) return reject(Rejection::truncated, datagram.size());
+  if (datagram.size() < wire::kMinPacketBytes) {
+    if (datagram.size() == wire::kUnknownPathBytes && datagram[0] == wire::kUnknownPathByte) {
+      return on_unknown_path(datagram, from, now);
+    }
+    return reject(Rejection::truncated, datagram.size());
+  }
   const wire::PacketHeader header = wire::decode_header(datagram.data());
   switch (header.type) {
     case wire::PacketType::sealed: {
       Path* path = find_path(header.path);
       if (path == nullptr || !path->keys.installed()) {
-        say_farewell_again(header.path, datagram.size(), now);
+        if (!say_farewell_again(header.path, datagram.size(), now)) answer_unknown_path(header, from, now);
         return reject(Rejection::unknown_path, datagram.size());
       }
       open_sealed(*path, header, datagram, wire::kHeaderBytes, ecn, buffer, now);
@@ -28,6 +33,7 @@ void Core::on_datagram(MutableByteSpan datagram, const Address& from, std::uint8
     case wire::PacketType::first:
       return on_first(datagram, from, ecn, buffer, now);
     case wire::PacketType::hello:
+      if (datagram[0] == wire::kUnknownSecretByte) return on_unknown_secret(datagram, from, now);
       return on_hello(datagram, from, now);
     case wire::PacketType::hello_reply:
       return on_hello_reply(datagram, from, now);
@@ -48,10 +54,8 @@ bool Core::open_sealed(Path& path, const wire::PacketHeader& header, MutableByte
     return true;  // says nothing about who sent the original
   }
   const MutableByteSpan text = datagram.subspan(aad, datagram.size() - aad - wire::kTagBytes);
-  const bool idle = !path.keys.has_schedules();
-  crypto::AeadKey& key = path.keys.receive_key(which);
+  crypto::AeadKey& key = path.keys.receive_key(which, *scratch_key);
   if (!key.open(crypto::make_nonce(0, number), datagram.first(aad), text, text.data() + text.size())) {
-    if (idle) path.keys.drop_schedules();  // strangers do not wake it
     reject(Rejection::forged, datagram.size());
     return false;
   }
@@ -100,7 +104,6 @@ Core::Verdict Core::on_frames(Path& path, ByteSpan frames, bool& ack_eliciting, 
   Verdict result = Verdict::fine;
   while (at != end) {
     std::uint64_t value = 0;
-    std::uint32_t value32 = 0;
     std::uint8_t level = 0;
     switch (static_cast<wire::FrameType>(*at)) {
       case wire::FrameType::request: {
@@ -186,12 +189,21 @@ Core::Verdict Core::on_frames(Path& path, ByteSpan frames, bool& ack_eliciting, 
                  reason == wire::CloseReason::idle, now, unseen);
         return Verdict::fine;
       }
-      case wire::FrameType::path:
-        at = wire::decode_u32(at, end, value32);
+      case wire::FrameType::path: {
+        wire::PathFrame frame;
+        at = wire::decode(at, end, frame);
         if (at == nullptr || !path.initiator) return Verdict::violation;
-        on_path_frame(path, value32, now);
+        on_path_frame(path, frame);
         ack_eliciting = true;
         break;
+      }
+      case wire::FrameType::retire_control_key: {
+        wire::RetireFrame frame;
+        at = wire::decode(at, end, frame);
+        if (at == nullptr || !path.keys.on_retired(frame, *scratch_key)) return Verdict::violation;
+        ack_eliciting = true;
+        break;
+      }
       case wire::FrameType::ping:
         ++at;
         ack_eliciting = true;
@@ -205,11 +217,13 @@ Core::Verdict Core::on_frames(Path& path, ByteSpan frames, bool& ack_eliciting, 
   return result;
 }
 
-void Core::on_path_frame(Path& path, std::uint32_t remote_id, Instant) {
+void Core::on_path_frame(Path& path, const wire::PathFrame& frame) {
   if (path.state != Path::State::confirming) return;
-  path.remote_id = remote_id;
+  path.remote_id = frame.path;
+  path.reset_key = frame.reset_key;
   path.state = Path::State::open;
   path.first_prefix.reset();
+  path.peer->failures = 0;
   ++events.counters.handshakes_completed;
   events.emit(event::PeerHealthChanged{{}, path.id, path.peer->name, event::PeerHealth::healthy});
 }
@@ -238,7 +252,14 @@ struct LossVisitor {
     } else {
       path.mtu.on_packet_acked(number, packet.bytes);
     }
-    if (number >= path.key_first_number) path.key_confirmed = true;
+    if (!path.key_confirmed && number >= path.key_first_number) [[unlikely]] {
+      path.key_confirmed = true;
+      if (const std::uint32_t id = path.keys.send_id(); id != 0) {
+        // What was sealed under the keys before is acknowledged by now, or comes again under this one.
+        path.again.push({.kind = static_cast<std::uint8_t>(SentKind::retire), .generation = id});
+        core.touch(path);
+      }
+    }
     if (packet.ack_largest != recovery::kNoPacket) path.received.prune_below(packet.ack_largest);
     const std::uint64_t frames_end = packet.frames_begin + packet.frames_count;
     for (std::uint64_t i = packet.frames_begin; i != frames_end; ++i) {
@@ -247,11 +268,7 @@ struct LossVisitor {
         core.on_reply_acked(path, frame);
       } else if (frame.what() == SentKind::cancel) {
         // The peer knows; only now may the slot name another call. A repeated frame frees it once.
-        if (frame.slot < path.held.size() && path.held[frame.slot] == frame.generation) {
-          path.held[frame.slot] = 0;
-          path.free_slots.push_back(frame.slot);
-          if (path.peer->has_queued()) core.touch(path);
-        }
+        if (path.calls.free_held(frame.slot, frame.generation) && path.peer->has_queued()) core.touch(path);
       } else if (frame.what() == SentKind::path) {
         path.announce_path = false;
       }
@@ -338,8 +355,8 @@ void Core::on_loss_timer(Path& path, Instant now) {
         LossVisitor{*this, path, now}.send_again(*oldest);
       }
     }
-    if (path.peer != nullptr && path.state == Path::State::open && path.loss.pto_count() >= kRestartSuspicion &&
-        path.peer->candidate == kNoPath && !path.peer->saying_hello()) {
+    if (path.peer != nullptr && !path.draining && path.state == Path::State::open &&
+        path.loss.pto_count() >= kRestartSuspicion && path.peer->candidate == kNoPath && !path.peer->saying_hello()) {
       start_hello(*path.peer, now);  // has it restarted?
     }
   }

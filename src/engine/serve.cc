@@ -45,11 +45,11 @@ Core::Verdict Core::on_request(Path& path, const wire::RequestFrame& frame, deta
     }
     if (reassembly.complete()) {
       --path.receiving;
-      queue_delivery(*transfer);
+      admit(path, *transfer);
     }
     return Verdict::fine;
   }
-  const std::uint8_t level = std::min<std::uint8_t>(frame.depth, kMaxDepth);
+  const std::uint8_t level = level_of(frame.depth);
   const std::uint32_t cost = token::request_cost(part.total);
   // Nobody cuts what fits into the smallest packet, and a reassembly costs far more than such a request.
   if (!part.is_whole() && part.total < kSmallestCutBytes) return Verdict::violation;
@@ -63,7 +63,8 @@ Core::Verdict Core::on_request(Path& path, const wire::RequestFrame& frame, deta
     case token::CreditAccount::Receipt::no_room:
       on_blocked(path, level, path.accounts[level].received() + cost, now);
       touch(path);  // the answer tells the sender that we are there
-      return Verdict::not_now;
+      if (path.accounts[level].on_received(cost) != token::CreditAccount::Receipt::taken) return Verdict::not_now;
+      break;
     case token::CreditAccount::Receipt::violation:
       return Verdict::violation;
   }
@@ -84,13 +85,12 @@ Core::Verdict Core::on_request(Path& path, const wire::RequestFrame& frame, deta
   transfer->depth = frame.depth;
   transfer->deadline = now + std::chrono::microseconds(frame.time_left_us);
   transfer->cost = cost;
-  transfer->reserve = path.accounts[level].is_reserve();
   transfer->bytes = part.total;
   transfer->header_bytes = part.header_bytes;
   if (part.is_whole()) [[likely]] {
     transfer->request = part.bytes.data();
     transfer->pin = buffer;
-    queue_delivery(*transfer);
+    admit(path, *transfer);
     return Verdict::fine;
   }
   ++path.receiving;
@@ -136,7 +136,7 @@ bool Core::on_cancel_frame(Path& path, const wire::CancelFrame& frame, Instant) 
     case token::CreditAccount::Receipt::violation:
       return false;
   }
-  give_credit(&path, frame.level, path.accounts[frame.level].is_reserve(), cost);
+  give_credit(&path, frame.level, cost);
   return true;
 }
 
@@ -146,7 +146,8 @@ void Core::retire(Path& path, IncomingSlot& slot) {
   --path.incoming_live;
   switch (transfer.state) {
     case State::receiving:
-      --path.receiving;
+    case State::waiting:
+      if (transfer.state == State::receiving) --path.receiving;
       finish_credit(transfer);
       release_incoming(transfer);
       break;
@@ -168,20 +169,25 @@ void Core::retire(Path& path, IncomingSlot& slot) {
 }
 
 void Core::release_incoming(IncomingTransfer& transfer) {
+  if (transfer.state == State::waiting) stop_waiting(*path_of(transfer), transfer);
   if (transfer.reassembly != nullptr) reassemblies.release(transfer.reassembly);
   if (transfer.block != nullptr) detail::unpin(transfer.block);
+  if (transfer.answer_room != 0) give_answer_room(transfer, path_of(transfer), 0);
   incoming.release(&transfer);
 }
 
-void Core::finish_credit(IncomingTransfer& transfer) {
+Path* Core::path_of(const IncomingTransfer& transfer) {
   Path* path = find_path(transfer.path);
-  if (path != nullptr && path->serial != transfer.path_serial) path = nullptr;  // numbers come again, serials never
-  give_credit(path, std::min<std::uint8_t>(transfer.depth, kMaxDepth), transfer.reserve, transfer.cost);
+  return path != nullptr && path->serial == transfer.path_serial ? path : nullptr;  // numbers come again, serials never
 }
 
-void Core::give_credit(Path* path, std::uint8_t level, bool reserve, std::uint32_t cost) {
+void Core::finish_credit(IncomingTransfer& transfer) {
+  give_credit(path_of(transfer), level_of(transfer), transfer.cost);
+}
+
+void Core::give_credit(Path* path, std::uint8_t level, std::uint32_t cost) {
   if (path == nullptr) {
-    ledger.finish_closed(cost, reserve);
+    ledger.finish_closed(level, cost);
   } else {
     ledger.finish(path->accounts[level], cost);
     if (path->accounts[level].should_announce()) {
@@ -216,6 +222,7 @@ void Core::answer(IncomingTransfer& transfer, ByteSpan header, ByteSpan body, bo
     return;
   }
   const std::size_t bytes = header.size() + body.size();
+  transfer::Block* const request = std::exchange(transfer.block, nullptr);  // of one that had to wait
   std::byte* to = transfer.inline_bytes;
   if (bytes > IncomingTransfer::kInlineBytes) {
     transfer.block = blocks.acquire(bytes);
@@ -225,6 +232,9 @@ void Core::answer(IncomingTransfer& transfer, ByteSpan header, ByteSpan body, bo
   if (!body.empty()) std::memcpy(to + header.size(), body.data(), body.size());
   // Only now: the answer may have been part of the request.
   if (transfer.reassembly != nullptr) reassemblies.release(std::exchange(transfer.reassembly, nullptr));
+  if (request != nullptr) [[unlikely]]
+    detail::unpin(request);
+  give_answer_room(transfer, path, answer_bytes_of(bytes));
   transfer.bytes = static_cast<std::uint32_t>(bytes);
   // A failed reply begins with its code, which is no header to the caller.
   transfer.header_bytes = failed ? std::uint16_t{0} : static_cast<std::uint16_t>(header.size());
@@ -269,7 +279,9 @@ void Core::dispatch(IncomingTransfer& transfer, Instant now) {
 
 std::size_t Core::deliver(Instant now) {
   std::size_t delivered = 0;
-  requests_queued = 0;
+  if (requests_waiting != 0) [[unlikely]] {
+    for (std::uint8_t level = 0; level < token::kLevels; ++level) serve_answer_line(level);
+  }
   while (delivery_levels != 0) {
     const auto level = static_cast<unsigned>(std::countr_zero(delivery_levels));
     IncomingTransfer* transfer = deliveries[level];
@@ -281,8 +293,10 @@ std::size_t Core::deliver(Instant now) {
       transfer = next;
     }
   }
+  requests_queued = 0;  // with those that found room for their answers meanwhile
   // One round: what completions submit and cancel comes next time, or a loop of failing calls would never end.
   completing.swap(completions);
+  std::vector<transfer::Block*> told = std::exchange(sentences, {});
   for (const Completion& done : completing) {
     const transfer::Outcome outcome{.failed = done.failed,
                                     .code = done.code,
@@ -296,6 +310,7 @@ std::size_t Core::deliver(Instant now) {
     ++delivered;
   }
   completing.clear();
+  for (transfer::Block* sentence : told) detail::unpin(sentence);
   return delivered;
 }
 

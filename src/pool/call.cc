@@ -36,43 +36,43 @@ Result<Reply> make_result(const transfer::Outcome& outcome, Gate& gate) {
 
 // Keeps the outcome in the record, for whoever comes for it later.
 void store_result(CallRecord* record, const transfer::Outcome& outcome) {
-  record->has_failed = outcome.failed;
-  record->result_code = outcome.code;
-  record->may_have_run = outcome.may_have_run;
-  record->result_pin = nullptr;
-  record->result_bytes = static_cast<std::uint32_t>(outcome.bytes.size());
-  record->result_header_bytes = static_cast<std::uint16_t>(outcome.header_bytes);
+  record->kept.failed = outcome.failed;
+  record->kept.code = outcome.code;
+  record->kept.may_have_run = outcome.may_have_run;
+  record->kept.pin = nullptr;
+  record->kept.bytes = static_cast<std::uint32_t>(outcome.bytes.size());
+  record->kept.header_bytes = static_cast<std::uint16_t>(outcome.header_bytes);
   if (outcome.bytes.empty()) {
-    record->result_data = reinterpret_cast<const std::byte*>(outcome.sentence);
+    record->kept.data = reinterpret_cast<const std::byte*>(outcome.sentence);
   } else if (outcome.bytes.size() <= CallRecord::kInlineBytes) {
     std::memcpy(record->inline_bytes, outcome.bytes.data(), outcome.bytes.size());
-    record->result_data = record->inline_bytes;
+    record->kept.data = record->inline_bytes;
   } else if (Gate& gate = *record->core->shared; may_stay(outcome.bytes, outcome.pin, gate)) {
     detail::pin(outcome.pin);
-    record->result_pin = outcome.pin;
-    record->result_data = outcome.bytes.data();
+    record->kept.pin = outcome.pin;
+    record->kept.data = outcome.bytes.data();
   } else {
     transfer::Block* block = copy_to_block(outcome.bytes, gate);
-    record->result_pin = block;
-    record->result_data = block->bytes();
+    record->kept.pin = block;
+    record->kept.data = block->bytes();
   }
 }
 
 Result<Reply> take_stored(CallRecord* record) {
-  const ByteSpan bytes{record->result_data, record->result_bytes};
-  detail::Pin* pin = std::exchange(record->result_pin, nullptr);
-  if (record->has_failed) [[unlikely]] {
-    const char* literal = bytes.empty() ? reinterpret_cast<const char*>(record->result_data) : "";
-    Error error = make_error(record->result_code, literal, bytes, record->may_have_run);
+  const ByteSpan bytes{record->kept.data, record->kept.bytes};
+  detail::Pin* pin = std::exchange(record->kept.pin, nullptr);
+  if (record->kept.failed) [[unlikely]] {
+    const char* literal = bytes.empty() ? reinterpret_cast<const char*>(record->kept.data) : "";
+    Error error = make_error(record->kept.code, literal, bytes, record->kept.may_have_run);
     if (pin != nullptr) detail::unpin(pin);
     return std::unexpected(std::move(error));
   }
   if (pin == nullptr || bytes.size() <= Body::kInlineBytes) {
-    Result<Reply> result(std::in_place, Body(bytes), record->result_header_bytes);
+    Result<Reply> result(std::in_place, Body(bytes), record->kept.header_bytes);
     if (pin != nullptr) detail::unpin(pin);
     return result;
   }
-  return Result<Reply>(std::in_place, Body(bytes, pin), record->result_header_bytes);
+  return Result<Reply>(std::in_place, Body(bytes, pin), record->kept.header_bytes);
 }
 
 Gate& gate_of(CallRecord* record) { return *record->core->shared; }
@@ -86,7 +86,7 @@ void settle(CallRecord* record, const transfer::Outcome& outcome) {
 
 void run_continuation(CallRecord* record, Result<Reply>&& result) {
   const DepthScope depth(record->resume_depth);
-  record->continuation.run(record->continuation.storage, std::move(result));
+  record->run(record->continuation, std::move(result));
   release(record);
 }
 
@@ -100,7 +100,7 @@ void resume_here(CallRecord* record, const transfer::Outcome& outcome) {
     case WaiterKind::coroutine: {
       --gate_of(record).worker().direct_waiters;
       InPlace place{&outcome};
-      record->in_place = &place;
+      record->kept.place = &place;
       record->waiter.has_arrived = true;
       record->stage.store(CallStage::in_place, std::memory_order_relaxed);
       {
@@ -141,7 +141,7 @@ Claim claim(CallRecord* record) noexcept {
     return Claim::done;
   }
   Gate& gate = *record->core->shared;
-  if (record->is_direct && gate.is_mine()) {
+  if (record->is_direct() && gate.is_mine()) {
     if (has_lane) {
       record->waiter.lane = nullptr;
       ++gate.worker().direct_waiters;
@@ -157,7 +157,7 @@ Claim claim(CallRecord* record) noexcept {
     ++lane->awaited;
     if (!gate.worker().has_thread()) lane->watch(gate.shared_worker());
   }
-  if (record->is_direct) {
+  if (record->is_direct()) {
     gate.wish(record, CallRecord::kClaim);
     return Claim::waiting;
   }
@@ -180,14 +180,14 @@ void abandon(CallRecord* record) noexcept {
   CallStage expected = CallStage::claimed;
   if (lane == nullptr) {
     record->waiter.is_abandoned = true;
-  } else if (record->is_direct &&
+  } else if (record->is_direct() &&
              (record->wishes.fetch_or(CallRecord::kDrop, std::memory_order_acq_rel) & CallRecord::kClaim) != 0) {
     --lane->awaited;  // the worker finds both wishes and heeds this one
   } else if (record->stage.compare_exchange_strong(expected, CallStage::pending, std::memory_order_acq_rel)) {
     --lane->awaited;
-    record->is_direct ? gate.queue_wishes(record) : gate.wish(record, CallRecord::kDrop);
+    record->is_direct() ? gate.queue_wishes(record) : gate.wish(record, CallRecord::kDrop);
   } else {
-    if (record->is_direct) record->wishes.store(0, std::memory_order_relaxed);  // it was not queued
+    if (record->is_direct()) record->wishes.store(0, std::memory_order_relaxed);  // it was not queued
     record->waiter.is_abandoned = true;
   }
 }
@@ -276,7 +276,7 @@ void run_refused(CallRecord* refused) noexcept {
 }
 
 void drop_result(CallRecord* record) noexcept {
-  if (record->result_pin != nullptr) detail::unpin(std::exchange(record->result_pin, nullptr));
+  if (record->kept.pin != nullptr) detail::unpin(std::exchange(record->kept.pin, nullptr));
   release(record);
 }
 
@@ -293,16 +293,15 @@ namespace weir::detail {
 
 using pool::Claim;
 
-void* continuation_storage(CallRecord* record) noexcept { return record->continuation.storage; }
+void* continuation_storage(CallRecord* record) noexcept { return record->continuation; }
 
-void attach_continuation(CallRecord* record, RunContinuation run, DropContinuation drop) {
+void attach_continuation(CallRecord* record, RunContinuation run) {
   record->waiter_kind = WaiterKind::continuation;
-  record->continuation.run = run;
-  record->continuation.drop = drop;
+  record->run = run;
   if (pool::claim(record) == Claim::waiting) return;
   if (pool::is_in_place(record)) {
-    record->in_place->is_taken = true;
-    pool::settle(record, *record->in_place->outcome);
+    record->in_place()->is_taken = true;
+    pool::settle(record, *record->in_place()->outcome);
   }
   pool::run_continuation(record, pool::take_stored(record));
 }
@@ -323,8 +322,8 @@ bool call_join(CallRecord* record, CallGroup& group) noexcept {
 
 Result<Reply> call_take(CallRecord* record) {
   if (pool::is_in_place(record)) {
-    record->in_place->is_taken = true;
-    Result<Reply> result = pool::make_result(*record->in_place->outcome, pool::gate_of(record));
+    record->in_place()->is_taken = true;
+    Result<Reply> result = pool::make_result(*record->in_place()->outcome, pool::gate_of(record));
     pool::release(record);
     return result;
   }
@@ -335,15 +334,15 @@ Result<Reply> call_take(CallRecord* record) {
 
 Result<Bytes> call_header(CallRecord* record) {
   if (pool::is_in_place(record)) {
-    record->in_place->is_taken = true;
-    pool::settle(record, *record->in_place->outcome);
+    record->in_place()->is_taken = true;
+    pool::settle(record, *record->in_place()->outcome);
   }
-  const Bytes bytes{record->result_data, record->result_bytes};
-  if (record->has_failed) {
-    const char* literal = bytes.empty() ? reinterpret_cast<const char*>(record->result_data) : "";
-    return std::unexpected(pool::make_error(record->result_code, literal, bytes, record->may_have_run));
+  const Bytes bytes{record->kept.data, record->kept.bytes};
+  if (record->kept.failed) {
+    const char* literal = bytes.empty() ? reinterpret_cast<const char*>(record->kept.data) : "";
+    return std::unexpected(pool::make_error(record->kept.code, literal, bytes, record->kept.may_have_run));
   }
-  return bytes.first(record->result_header_bytes);
+  return bytes.first(record->kept.header_bytes);
 }
 
 Result<Reply> call_wait(CallRecord* record) {
@@ -377,12 +376,12 @@ Result<Reply> call_wait(CallRecord* record) {
 
 void call_drop(CallRecord* record) noexcept {
   if (pool::is_in_place(record)) {
-    record->in_place->is_taken = true;
+    record->in_place()->is_taken = true;
     return pool::release(record);
   }
   pool::Gate& gate = *record->core->shared;
   const CallStage stage = record->stage.load(std::memory_order_acquire);
-  if (record->is_direct && gate.is_mine()) {
+  if (record->is_direct() && gate.is_mine()) {
     if (stage == CallStage::done || gate.post == nullptr) return pool::drop_result(record);
     if (stage == CallStage::claimed && record->waiter.lane == nullptr) --gate.worker().direct_waiters;
     record->stage.store(CallStage::pending, std::memory_order_relaxed);

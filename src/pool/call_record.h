@@ -9,6 +9,8 @@
 //
 // The side that made the second transition owns the record from there on. Dropping the handle gives the record to the
 // worker, through the gate, unless it is done.
+//
+// From then on the result is in OutgoingCall::kept: the pin keeps the data, unless that is inline or a literal.
 #pragma once
 
 #include <atomic>
@@ -57,42 +59,31 @@ struct CallRecord : transfer::OutgoingCall {
     bool has_arrived;   // the lane has it in its hands
     bool is_abandoned;  // its coroutine was destroyed while the record was on its way to the lane
   };
-  struct Continuation {
-    alignas(std::max_align_t) std::byte storage[kContinuationBytes];
-    RunContinuation run;
-    DropContinuation drop;
-  };
 
   CallRecord() noexcept {}  // NOLINT: the unions are filled before they are read
 
-  Pool::Core* core = nullptr;
-  CallRecord* link = nullptr;  // in the free list, at the gate with a wish, or on the way to a lane: one at a time
-  // The result, from the moment the call is done: the pin keeps `data`, unless it is inline or a literal.
-  union {
-    detail::Pin* result_pin;
-    pool::PeerEntry* peer_entry;  // until it is submitted
-  };
-  union {
-    const std::byte* result_data;
-    pool::InPlace* in_place;  // in that stage
-  };
-  std::uint32_t result_bytes = 0;
-  std::uint16_t result_header_bytes = 0;
+  // ---- in the padding of the engine's half; a byte each, because two threads write them ----
   std::atomic<CallStage> stage{CallStage::pending};
   std::atomic<std::uint8_t> wishes{0};
   WaiterKind waiter_kind = WaiterKind::none;
-  Code result_code{};
-  bool is_direct = false;
   bool is_dropped = false;  // nobody wants the result; the worker's
-  bool has_failed = false;
-  bool may_have_run = false;
   std::uint8_t resume_depth = 0;
+
+  Pool::Core* core = nullptr;
+  CallRecord* link = nullptr;     // in the free list, at the gate with a wish, or on the way to a lane: one at a time
+  RunContinuation run = nullptr;  // what is in `continuation`
   union {
     Waiter waiter;
-    Continuation continuation;
+    alignas(std::max_align_t) std::byte continuation[kContinuationBytes];
   };
+
+  inline bool is_direct() const;
+  // Until it is submitted.
+  pool::PeerEntry* peer_entry() const { return static_cast<pool::PeerEntry*>(owners); }
+  // Where its result lies, in that stage.
+  pool::InPlace* in_place() const { return static_cast<pool::InPlace*>(kept.place); }
 };
-static_assert(sizeof(CallRecord) <= 320, "a record is 256 bytes and 64 of payload");
+static_assert(sizeof(CallRecord) == 240, "176 bytes and 64 of payload");
 
 }  // namespace weir::detail
 
@@ -115,3 +106,5 @@ void complete_for_lane(transfer::OutgoingCall& call, const transfer::Outcome& ou
 void resume_waiter(CallRecord* record);
 
 }  // namespace weir::pool
+
+inline bool weir::detail::CallRecord::is_direct() const { return complete == &pool::complete_direct; }

@@ -159,6 +159,8 @@ TEST(Config, IsValidatedWithSentences) {
       {"limits.request_bytes_per_peer", [](Config& c) { c.limits.request_bytes_per_peer = 1; }},
       {"limits.request_bytes_per_peer",
        [](Config& c) { c.limits.request_bytes_per_peer = c.limits.request_bytes + 1; }},
+      {"limits.nested_request_bytes", [](Config& c) { c.limits.nested_request_bytes = 1; }},
+      {"limits.answer_bytes", [](Config& c) { c.limits.answer_bytes = 16 * 1024; }},
       {"limits.reply_bytes", [](Config& c) { c.limits.reply_bytes = 1; }},
       {"limits.receive_buffers", [](Config& c) { c.limits.receive_buffers = 1; }},
       {"limits.submission_ring[5]", [](Config& c) { c.limits.submission_ring[5] = 0; }},

@@ -18,6 +18,7 @@ class Gate;
 // for the engine's number of it, which is the worker's.
 struct PeerEntry {
   std::string text;
+  std::string name;  // that its certificate must prove; empty: its address
   Address address;
   std::optional<Error> failure;  // there can be no such peer: every call says so
   std::shared_ptr<Gate> gate;    // null if `failure`

@@ -80,12 +80,11 @@ Call submit(const std::shared_ptr<detail::PeerState>& state, std::uint64_t metho
   record->priority = static_cast<std::uint8_t>(options.priority);
   record->depth = worker::thread_context.depth;
   record->connect_only = connect_only;
+  record->is_patient = options.wait_for_ready;
   record->state = CallRecord::State::idle;
-  record->sent_bytes = 0;
-  record->peer_entry = &peer;
+  record->owners = static_cast<pool::PeerEntry*>(&peer);
   record->stage.store(detail::CallStage::pending, std::memory_order_relaxed);
   record->waiter_kind = detail::WaiterKind::none;
-  record->is_direct = is_direct;
   record->is_dropped = false;
 
   std::byte* to = record->inline_bytes;
@@ -127,7 +126,9 @@ Result<Pool> Pool::open(Config config) {
   return Pool(std::move(*state));
 }
 
-Peer Pool::peer(std::string_view address) const { return Peer(state_->peer(address)); }
+Peer Pool::peer(std::string_view address, const PeerOptions& options) const {
+  return Peer(state_->peer(address, options));
+}
 
 Result<void> Pool::serve_inline(Method method, std::function<void(InlineRequest&)> function) {
   return state_->serve(method, {.run_inline = std::make_shared<decltype(function)>(std::move(function))});

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "engine/footprint.h"
 #include "link/open.h"
 #include "pool/validate.h"
 #include "worker/clock.h"
@@ -85,17 +86,22 @@ PoolState::PoolState(Config config, std::shared_ptr<worker::Crew> crew, bool own
 PoolState::~PoolState() { static_cast<void>(close(kLastHandleDeadline)); }
 
 Result<void> PoolState::open_posts() {
-  Result<crypto::SharedSecret> secret = crypto::SharedSecret::from_text(config_.secret);
-  if (!secret) return std::unexpected(secret.error());
   Address bind = Address::v4(0, 0);
   if (!config_.listen.empty()) {
     Result<Address> listen = Address::parse(config_.listen);
     if (!listen) return std::unexpected(listen.error());
     bind = *listen;
   }
+  return config_.identity.is_set() ? open_with_identity(bind) : open_with_secret(bind);
+}
+
+Result<void> PoolState::open_with_secret(Address bind) {
+  Result<crypto::SharedSecret> secret = crypto::SharedSecret::from_text(config_.secret);
+  if (!secret) return std::unexpected(secret.error());
+  const engine::EngineConfig engine{.secret = *secret, .name = config_.name, .accepts = !config_.listen.empty()};
   const bool shares_port = !config_.listen.empty() && crew_->size() > 1;
   for (std::size_t i = 0; i < crew_->size(); ++i) {
-    if (Result<void> opened = open_post(i, *secret, bind, !config_.listen.empty()); !opened) return opened;
+    if (Result<void> opened = open_post(i, bind, engine); !opened) return opened;
     // All workers of a listening pool share one port; a pool that only calls has one port for each.
     if (shares_port) bind = posts_.front()->local();
   }
@@ -104,14 +110,54 @@ Result<void> PoolState::open_posts() {
   // that did not make the call. Calls therefore leave from ports of their own.
   first_caller_ = posts_.size();
   bind.port = 0;
+  engine::EngineConfig caller = engine;
+  caller.accepts = false;
   for (std::size_t i = 0; i < crew_->size(); ++i) {
-    if (Result<void> opened = open_post(i, *secret, bind, false); !opened) return opened;
+    if (Result<void> opened = open_post(i, bind, caller); !opened) return opened;
   }
   return {};
 }
 
-Result<void> PoolState::open_post(std::size_t index, const crypto::SharedSecret& secret, const Address& bind,
-                                  bool accepts) {
+// The address to listen at is for handshakes; they tell peers where each worker receives.
+Result<void> PoolState::open_with_identity(Address bind) {
+  Result<std::unique_ptr<handshake::IdentitySource>> identity =
+      handshake::IdentitySource::open(config_.identity, handshake::wall_clock_seconds());
+  if (!identity) return std::unexpected(identity.error());
+  auto buffers = std::make_unique<link::ReceiveBufferPool>(
+      link::ReceiveBufferPool::Options{.max_buffers = 2 * link::kReceiveBuffers});
+  Result<std::unique_ptr<link::Link>> link = link::open_udp(
+      {.bind = bind, .kind = wants_portable_link(config_) ? link::Kind::portable : link::Kind::automatic}, *buffers);
+  if (!link) return std::unexpected(link.error());
+  const bool accepts = !config_.listen.empty();
+  auto worker = crew_->handshake_worker();
+  if (!worker) return std::unexpected(worker.error());
+  handshaker_ = std::make_shared<pool::Handshaker>(pool::Handshaker::Options{.identity = std::move(*identity),
+                                                                             .buffers = std::move(buffers),
+                                                                             .link = std::move(*link),
+                                                                             .worker = *worker,
+                                                                             .has_own_thread = crew_->has_threads(),
+                                                                             .subscriber = config_.subscriber,
+                                                                             .accepts = accepts,
+                                                                             .limits = config_.limits,
+                                                                             .timeouts = config_.timeouts,
+                                                                             .seed = random_word()});
+  engine::EngineConfig engine{.credentials = handshaker_.get(),
+                              .signer = handshaker_->signer(),
+                              .incarnation = handshaker_->incarnation(),
+                              .name = handshaker_->name().substr(0, engine::kMaxNameBytes),
+                              .accepts = accepts};
+  handshake::Offer self{.mtu = static_cast<std::uint32_t>(config_.datagram_bytes)};
+  bind.port = 0;
+  for (std::size_t i = 0; i < crew_->size(); ++i) {
+    if (Result<void> opened = open_post(i, bind, engine); !opened) return opened;
+    self.workers.push_back({.worker = static_cast<std::uint16_t>(i), .port = posts_.back()->local().port});
+  }
+  if (Result<void> opened = handshaker_->open(std::move(self)); !opened) return opened;
+  if (handshaker_->join(worker::read_clock() + kOwnerPatience)) return {};
+  return std::unexpected(Error(Code::timeout, kOwnerDoesNotPoll));
+}
+
+Result<void> PoolState::open_post(std::size_t index, const Address& bind, engine::EngineConfig engine) {
   auto buffers = std::make_unique<link::ReceiveBufferPool>(
       link::ReceiveBufferPool::Options{.max_buffers = config_.limits.receive_buffers});
   Result<std::unique_ptr<link::Link>> opened =
@@ -120,26 +166,24 @@ Result<void> PoolState::open_post(std::size_t index, const crypto::SharedSecret&
                       .receive_buffer_bytes = config_.socket_buffer_bytes,
                       .send_buffer_bytes = config_.socket_buffer_bytes,
                       .force_buffers = true,
-                      .reuse_port = accepts && crew_->size() > 1},
+                      .reuse_port = engine.accepts && engine.credentials == nullptr && crew_->size() > 1},
                      *buffers);
   if (!opened) return std::unexpected(opened.error());
   const link::LinkReport report = (*opened)->report();
-  engine::EngineConfig engine{.secret = secret,
-                              .name = config_.name,
-                              .worker = static_cast<std::uint16_t>(index),
-                              .port = (*opened)->local().port,
-                              .accepts = accepts,
-                              .openssl_aead = config_.openssl_aead,
-                              .datagram_bytes = config_.datagram_bytes,
-                              .receive_buffer_bytes = report.receive_buffer_bytes,
-                              .limits = config_.limits,
-                              .timeouts = config_.timeouts};
+  engine.worker = static_cast<std::uint16_t>(index);
+  engine.port = (*opened)->local().port;
+  engine.openssl_aead = config_.openssl_aead;
+  engine.datagram_bytes = config_.datagram_bytes;
+  engine.receive_buffer_bytes = report.receive_buffer_bytes;
+  engine.limits = config_.limits;
+  engine.timeouts = config_.timeouts;
   auto& post = *posts_.emplace_back(std::make_shared<pool::Post>(pool::Post::Options{.engine = std::move(engine),
                                                                                      .worker = crew_->worker(index),
                                                                                      .buffers = std::move(buffers),
                                                                                      .link = std::move(*opened),
                                                                                      .subscriber = config_.subscriber,
                                                                                      .executor = executor_.get(),
+                                                                                     .handshaker = handshaker_,
                                                                                      .seed = random_word()}));
   report_clamped_buffers(post, report);
   if (post.join(worker::read_clock() + kOwnerPatience)) return {};
@@ -156,17 +200,21 @@ void PoolState::report_clamped_buffers(pool::Post& post, const link::LinkReport&
   post.engine().events().emit(event::Degraded{{}, "socket buffers", sentence});
 }
 
-std::shared_ptr<PeerState> PoolState::peer(std::string_view address) {
+std::shared_ptr<PeerState> PoolState::peer(std::string_view address, const PeerOptions& options) {
+  std::string_view key = address;
+  std::string with_name;
+  if (!options.name.empty()) key = with_name.append(address).append(" ").append(options.name);
   std::lock_guard lock(peers_mutex_);
-  if (const auto found = peers_.find(address); found != peers_.end()) return found->second;
-  auto made = make_peer(address);
-  if (!made->failure) peers_.emplace(std::string(address), made);
+  if (const auto found = peers_.find(key); found != peers_.end()) return found->second;
+  auto made = make_peer(address, options);
+  if (!made->failure) peers_.emplace(std::string(key), made);
   return made;
 }
 
-std::shared_ptr<PeerState> PoolState::make_peer(std::string_view address) {
+std::shared_ptr<PeerState> PoolState::make_peer(std::string_view address, const PeerOptions& options) {
   auto peer = std::make_shared<PeerState>();
   peer->text = address;
+  peer->name = options.name;
   peer->default_deadline = config_.timeouts.default_deadline;
   if (peers_.size() >= std::size_t{config_.limits.peers} * crew_->size()) {
     peer->failure = Error(Code::overloaded, "there are as many peers as Limits::peers allows");
@@ -294,6 +342,7 @@ Result<void> PoolState::close(std::chrono::nanoseconds deadline) {
   const bool was_quiet = wait_until_quiet(until);
   bool have_left = true;
   for (auto& post : posts_) have_left &= post->leave(std::max(until, worker::read_clock() + kGoodbye));
+  if (handshaker_) handshaker_->leave(std::max(until, worker::read_clock() + kGoodbye));
   if (executor_) executor_->stop();
   if (owns_crew_) crew_->stop();
   has_closed_.store(true, std::memory_order_release);
@@ -306,7 +355,8 @@ Result<void> PoolState::close(std::chrono::nanoseconds deadline) {
 }
 
 std::string PoolState::listen_address() const {
-  return config_.listen.empty() || posts_.empty() ? std::string() : posts_.front()->local().to_string();
+  if (config_.listen.empty() || posts_.empty()) return {};
+  return (handshaker_ ? handshaker_->local() : posts_.front()->local()).to_string();
 }
 
 std::vector<Counters> PoolState::counters() {
@@ -320,12 +370,12 @@ std::vector<Counters> PoolState::counters() {
 
 std::string PoolState::limits() const {
   const Limits& limits = config_.limits;
-  // A message lies in a block of the next size class, at worst this many times as large as itself.
   const std::size_t block = block_bytes(limits.inline_bytes);
-  const std::size_t waste = limits.inline_bytes > transfer::BlockPool::kClassBytes[2] ? 8 : 4;
   const std::size_t of_calls = std::size_t{limits.queued_calls} * (sizeof(CallRecord) + block);
-  const std::size_t per_worker = (limits.request_bytes + limits.reply_bytes) * waste +
-                                 limits.receive_buffers * link::ReceiveBuffer::kCapacity + of_calls;
+  const engine::Footprint footprint = engine::footprint_of(limits);
+  const std::size_t of_messages = footprint.message_bytes + limits.receive_buffers * link::ReceiveBuffer::kCapacity;
+  const std::size_t of_peers = footprint.total(limits.peers) + limits.receive_buffers * link::ReceiveBuffer::kCapacity;
+  const std::size_t posts_per_worker = posts_.size() / crew_->size();  // one to listen, and maybe one to call
   std::string text;
   const auto line = [&](const std::string& name, std::uint64_t value) {
     text += name + ": " + std::to_string(value) + "\n";
@@ -337,6 +387,8 @@ std::string PoolState::limits() const {
   line("peers per worker", limits.peers);
   line("request_bytes per worker", limits.request_bytes);
   line("request_bytes_per_peer", limits.request_bytes_per_peer);
+  line("nested_request_bytes per level and worker", limits.nested_request_bytes);
+  line("answer_bytes per worker", limits.answer_bytes);
   line("reply_bytes per worker", limits.reply_bytes);
   line("receive_buffers per worker, 65536 bytes each", limits.receive_buffers);
   for (std::size_t priority = 0; priority < 8; ++priority) {
@@ -345,7 +397,11 @@ std::string PoolState::limits() const {
   line("executor_queue", limits.executor_queue);
   if (!posts_.empty()) text += posts_.front()->limits_text();
   if (!text.empty() && text.back() != '\n') text += '\n';
-  line("most bytes that all workers can hold", per_worker * posts_.size());
+  line("most bytes of messages that all peers together can make one worker hold", of_messages * posts_per_worker);
+  line("most bytes of bookkeeping that one peer can make one worker hold", footprint.path_bytes);
+  line("most bytes that all peers together can make one worker hold", of_peers * posts_per_worker);
+  line("most bytes that all peers together can make this process hold", of_peers * posts_.size());
+  line("most bytes that all workers can hold", (of_peers + of_calls) * posts_.size());
   line("most bytes that each other thread can add with its calls", of_calls * posts_.size());
   return text;
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "pool/executor.h"
+#include "pool/handshaker.h"
 #include "pool/peer_entry.h"
 #include "pool/post.h"
 #include "router/router.h"
@@ -37,7 +38,7 @@ class PoolState {
   PoolState(const PoolState&) = delete;
   PoolState& operator=(const PoolState&) = delete;
 
-  std::shared_ptr<PeerState> peer(std::string_view address);
+  std::shared_ptr<PeerState> peer(std::string_view address, const PeerOptions& options);
   Result<void> serve(Method method, const pool::MethodEntry& entry);
 
   bool poll();
@@ -56,15 +57,18 @@ class PoolState {
   };
 
   Result<void> open_posts();
-  Result<void> open_post(std::size_t index, const crypto::SharedSecret& secret, const Address& bind, bool accepts);
+  Result<void> open_with_secret(Address bind);
+  Result<void> open_with_identity(Address bind);
+  Result<void> open_post(std::size_t index, const Address& bind, engine::EngineConfig engine);
   void report_clamped_buffers(pool::Post& post, const link::LinkReport& report);
   bool wait_until_quiet(Instant until);
-  std::shared_ptr<PeerState> make_peer(std::string_view address);
+  std::shared_ptr<PeerState> make_peer(std::string_view address, const PeerOptions& options);
 
   const Config config_;
   const std::shared_ptr<worker::Crew> crew_;
   const bool owns_crew_;
   std::unique_ptr<pool::Executor> executor_;
+  std::shared_ptr<pool::Handshaker> handshaker_;  // identity mode
   // One per worker; if workers share a port, one more per worker for its calls, from first_caller_ on.
   std::vector<std::shared_ptr<pool::Post>> posts_;
   std::size_t first_caller_ = 0;

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "pool/call.h"
 #include "pool/executor.h"
+#include "pool/handshaker.h"
 #include "pool/keep.h"
 #include "worker/thread_context.h"
 
@@ -29,6 +30,7 @@ Post::Post(Options options)
       calls_(gate_, options.engine.limits.queued_calls),
       incoming_(gate_, ~std::size_t{0} >> 1),  // the engine bounds them
       executor_(options.executor),
+      handshaker_(std::move(options.handshaker)),
       max_reply_bytes_(options.engine.limits.inline_bytes),
       local_(link_->local()) {
   gate_->post = this;
@@ -96,7 +98,7 @@ void Post::submit(CallRecord* record, Instant now) {
     if (record->block != nullptr) detail::unpin(std::exchange(record->block, nullptr));
     return CallRecord::Pool::release(record);
   }
-  PeerEntry& peer = *record->peer_entry;
+  PeerEntry& peer = *record->peer_entry();
   if (peer.number == PeerEntry::kUnknown) [[unlikely]] {
     Result<std::uint32_t> number = engine_->connect(peer.address);
     if (!number) {
@@ -109,6 +111,10 @@ void Post::submit(CallRecord* record, Instant now) {
       return;
     }
     peer.number = *number;
+    if (handshaker_ != nullptr) {
+      if (peers_.size() <= *number) peers_.resize(*number + 1);
+      peers_[*number] = &peer;
+    }
   }
   record->peer = peer.number;
   engine_->submit(*record, now);
@@ -148,6 +154,11 @@ bool Post::drain(Instant now) {
   }
   take_wishes(now);
   take_answers(now);
+  if (handshaker_ != nullptr) {
+    if (has_news_.load(std::memory_order_relaxed)) [[unlikely]]
+      take_news(now);
+    ask_for_credentials();
+  }
   if (is_asked_.load(std::memory_order_relaxed)) [[unlikely]]
     answer_questions();
   return is_busy;
@@ -185,6 +196,7 @@ void Post::flush(Instant) {
                   [](const Bundle& bundle) { return bundle.lane->is_orphaned.load(std::memory_order_acquire); });
   }
   if (executor_ != nullptr) executor_->flush();
+  if (handshaker_ != nullptr) ask_for_credentials();
   // This thread may itself await calls of other workers; what it does about them leaves in this very turn.
   if (Lane* lane = Lane::mine_if_any()) lane->drive_in_turn();
 }
@@ -268,6 +280,45 @@ void Post::take_answers(Instant) {
     }
     if (block != nullptr) detail::unpin(block);
     record = next;
+  }
+}
+
+// ---- credentials ---------------------------------------------------------------------------------------------------
+
+void Post::tell(CredentialNews news) {
+  {
+    std::lock_guard lock(news_mutex_);
+    news_.push_back(std::move(news));
+    has_news_.store(true, std::memory_order_relaxed);
+  }
+  gate_->ring(nullptr);
+}
+
+void Post::take_news(Instant now) {
+  std::vector<CredentialNews> news;
+  {
+    std::lock_guard lock(news_mutex_);
+    has_news_.store(false, std::memory_order_relaxed);
+    news.swap(news_);
+  }
+  for (const CredentialNews& each : news) {
+    if (each.failure) {
+      engine_->refuse(each.peer, each.failure->code(), each.failure->message(), now);
+    } else {
+      engine_->install(each.peer, each.credential, now);
+    }
+  }
+}
+
+void Post::ask_for_credentials() {
+  engine::Wanted wanted;
+  while (engine_->take_wanted(wanted)) {
+    handshaker_->request({.post = weak_from_this(),
+                          .peer = wanted.peer,
+                          .entry = peers_[wanted.peer],
+                          .suspects = wanted.suspects,
+                          .is_alive = wanted.is_alive,
+                          .suspected = wanted.suspected});
   }
 }
 

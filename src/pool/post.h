@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,14 @@
 namespace weir::pool {
 
 class Executor;
+class Handshaker;
+
+// What became of a peer's wish for a credential.
+struct CredentialNews {
+  std::uint32_t peer = 0;
+  std::optional<Error> failure;
+  engine::Credential credential;
+};
 
 // One served method, as one post sees it. Exactly one of the functions is set.
 struct MethodEntry {
@@ -48,6 +57,7 @@ class Post final : public worker::SeatHost, public std::enable_shared_from_this<
     std::unique_ptr<link::Link> link;
     std::shared_ptr<Subscriber> subscriber;
     Executor* executor = nullptr;
+    std::shared_ptr<Handshaker> handshaker;  // identity mode
     std::uint64_t seed = 0;
   };
 
@@ -65,6 +75,9 @@ class Post final : public worker::SeatHost, public std::enable_shared_from_this<
   bool leave(Instant until);
 
   Result<void> serve(Method method, MethodEntry entry);
+
+  // Any thread: the handshaker's answer to what this post asked for.
+  void tell(CredentialNews news);
 
   // ---- callers on the worker's thread ----
   CallRecord* acquire() { return calls_.acquire(); }
@@ -101,6 +114,8 @@ class Post final : public worker::SeatHost, public std::enable_shared_from_this<
   IncomingRecord* accept(transfer::IncomingTransfer& transfer, Instant now);
   void take_wishes(Instant now);
   void take_answers(Instant now);
+  void take_news(Instant now);
+  void ask_for_credentials();
   void leave_now();
   void farewell();
   void fail_thrown(Responder responder, std::string_view sentence);
@@ -119,6 +134,8 @@ class Post final : public worker::SeatHost, public std::enable_shared_from_this<
   CallRecord::Pool calls_;
   IncomingRecord::Pool incoming_;
   Executor* executor_;
+  const std::shared_ptr<Handshaker> handshaker_;
+  std::vector<PeerEntry*> peers_;  // by the engine's number; identity mode
   const std::size_t max_reply_bytes_;
   std::vector<std::unique_ptr<MethodEntry>> methods_;
   std::vector<std::shared_ptr<Port>> ports_;
@@ -128,6 +145,10 @@ class Post final : public worker::SeatHost, public std::enable_shared_from_this<
   bool has_bundles_ = false;
   const Address local_;
   std::string limits_text_;
+
+  std::atomic<bool> has_news_{false};
+  std::mutex news_mutex_;
+  std::vector<CredentialNews> news_;
 
   // Questions of other threads, answered in a turn.
   std::atomic<bool> is_asked_{false};

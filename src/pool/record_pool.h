@@ -23,7 +23,7 @@ namespace weir::pool {
 template <class Record, class Shared>
 class RecordPool {
  public:
-  static constexpr std::size_t kChunk = 128;
+  static constexpr std::size_t kChunk = 32;  // more would show in the price of one, while there are few
 
   static constexpr std::int64_t kPoolItself = std::int64_t{1} << 62;
 

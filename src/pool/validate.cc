@@ -4,7 +4,10 @@
 #include <string>
 
 #include "engine/config.h"
+#include "engine/waiting_requests.h"
 #include "link/link.h"
+#include "peer/handshake_plan.h"
+#include "peer/secret_map.h"
 
 namespace weir::pool {
 namespace {
@@ -42,7 +45,13 @@ Result<void> validate(const Config& config) {
   constexpr std::size_t kMostInline = 60'000;  // with its frame it fits into the largest message block
   const Limits& limits = config.limits;
 
-  if (config.secret.size() < crypto::SharedSecret::kMinBytes) {
+  if (config.identity.is_set()) {
+    if (!config.secret.empty()) return std::unexpected(refuse("give either an identity or a secret, not both"));
+    if (!config.name.empty()) return std::unexpected(refuse("with an identity, its certificate names the process"));
+  } else if (config.secret.empty()) {
+    return std::unexpected(
+        refuse("give an identity (Identity::development() to begin with) or a secret that all pools share"));
+  } else if (config.secret.size() < crypto::SharedSecret::kMinBytes) {
     return std::unexpected(refuse("secret must have at least 16 bytes, not " + number(config.secret.size()) +
                                   ": it is all that keeps strangers out"));
   }
@@ -66,9 +75,16 @@ Result<void> validate(const Config& config) {
       {"limits.peers", limits.peers, 1, 1u << 20},
       {"limits.request_bytes_per_peer", limits.request_bytes_per_peer, 2 * limits.inline_bytes, kLarge},
       {"limits.request_bytes", limits.request_bytes, 2 * limits.inline_bytes, kLarge},
+      {"limits.nested_request_bytes", limits.nested_request_bytes, 2 * limits.inline_bytes, kLarge},
+      // Every level of nesting has a part of its own, which must hold an answer or two.
+      {"limits.answer_bytes", limits.answer_bytes,
+       token::AnswerRoom::least(engine::answer_bytes_of(limits.inline_bytes + 2)), kLarge},
       {"limits.reply_bytes", limits.reply_bytes, limits.inline_bytes, kLarge},
       {"limits.receive_buffers", limits.receive_buffers, 2 * link::kReceiveBuffers, 1u << 24},
       {"limits.executor_queue", limits.executor_queue, 1, 1u << 30},
+      {"limits.credentials", limits.credentials, 1, peer::SecretMap::kMaxCapacity},
+      {"limits.handshakes_out", limits.handshakes_out, 1, 1u << 16},
+      {"limits.handshakes_in", limits.handshakes_in, 1, 1u << 20},
   };
   for (std::size_t priority = 0; priority < 8; ++priority) {
     bounds.push_back(
@@ -85,9 +101,14 @@ Result<void> validate(const Config& config) {
       {"timeouts.silence", config.timeouts.silence},
       {"timeouts.connect", config.timeouts.connect},
       {"timeouts.idle_peer", config.timeouts.idle_peer},
+      {"timeouts.handshake", config.timeouts.handshake},
+      {"timeouts.credential", config.timeouts.credential},
   };
   for (const auto& [name, value] : durations) {
     if (Result<void> checked = check_duration(name, value); !checked) return checked;
+  }
+  if (config.timeouts.credential < peer::HandshakePlan::kShortestPeriod) {
+    return std::unexpected(refuse("timeouts.credential must be at least 100 ms"));
   }
   return {};
 }

@@ -2,46 +2,112 @@
 
 #include <algorithm>
 
+#include "base/check.h"
+
 namespace weir::token {
+
+bool CreditAccount::holds_unused() const {
+  if (open_ && limit_ > received_ && !waiting_) return true;
+  if (nested_ == nullptr) return false;
+  return std::any_of(nested_, nested_ + kLevels - 1, [](const CreditAccount& one) { return one.holds_unused(); });
+}
 
 CreditLedger::CreditLedger(Options options) : options_(options) {
   options_.per_path = std::max(options_.per_path, options_.largest_cost);
   options_.capacity = std::max(options_.capacity, options_.largest_cost);
+  bound_nested(kNestedCapacity);
+}
+
+std::uint64_t CreditLedger::bound_nested(std::uint64_t capacity, std::uint64_t all_levels) {
+  WEIR_CHECK(paths_ == 0, "the ledger is bounded before the first path");
+  constexpr std::uint64_t kNested = kLevels - 1;
+  if (all_levels != 0 && options_.capacity + kNested * capacity > all_levels) {
+    capacity = std::min(capacity, all_levels / 16);
+    const std::uint64_t rest = all_levels > kNested * capacity ? all_levels - kNested * capacity : 0;
+    options_.capacity =
+        std::max(std::min(options_.capacity, rest), std::min(options_.capacity, 4 * options_.largest_cost));
+    options_.per_path = std::min(options_.per_path, options_.capacity);
+  }
+  capacity = std::max(capacity, options_.largest_cost);
+  pools_[0].capacity = options_.capacity;
+  pools_[0].per_path = options_.per_path;
+  for (std::size_t level = 1; level < kLevels; ++level) {
+    pools_[level].capacity = capacity;
+    pools_[level].headroom = std::max(options_.largest_cost, capacity / 4);
+    // Few calls are nested, and a path has four such levels beside its own.
+    pools_[level].per_path =
+        std::min(capacity, std::max(2 * options_.largest_cost, std::min(options_.per_path, capacity) / 8));
+  }
+  return capacity;
+}
+
+std::uint64_t CreditLedger::bound_of(const CreditAccount& account) const {
+  const std::uint64_t per_path = pools_[account.level_].per_path;
+  return account.for_callbacks_ ? std::min(per_path, 2 * options_.largest_cost) : per_path;
+}
+
+std::uint64_t CreditLedger::share(std::uint64_t free_bytes) const {
+  const std::uint64_t share = free_bytes / (paths_ / 2 + 8);
+  return share < kSmallestAllowance ? 0 : share;  // it says `blocked` and waits its turn
 }
 
 std::uint32_t CreditLedger::cold_allowance() const {
-  const std::uint64_t share = free_bytes() / (paths_ / 2 + 8);
-  if (share < kSmallestAllowance) return 0;  // it says `blocked` and waits its turn
-  return static_cast<std::uint32_t>(std::min({share, kLargestAllowance, options_.per_path}));
+  return static_cast<std::uint32_t>(std::min({share(pools_[0].free_bytes()), kLargestAllowance, options_.per_path}));
 }
+
+// Any path may come to use every level, so that all paths count, not only those that nest.
+std::uint32_t CreditLedger::nested_allowance() const {
+  std::uint64_t free_bytes = ~std::uint64_t{0};
+  for (std::size_t level = 1; level < kLevels; ++level) free_bytes = std::min(free_bytes, pools_[level].spare_bytes());
+  return static_cast<std::uint32_t>(std::min(share(free_bytes), nested_claim()));
+}
+
+std::uint64_t CreditLedger::nested_claim() const { return std::min(2 * options_.largest_cost, pools_[1].per_path); }
 
 void CreditLedger::open(CreditAccount& account, std::uint64_t allowance, std::uint32_t owner) {
   account.owner_ = owner;
   account.claimed_ = account.announced_ = account.window_ = allowance;
-  account.limit_ = std::min(allowance, free_bytes());
-  account.pooled_ = true;
-  promised_ += account.limit_;
+  account.limit_ = std::min(allowance, pools_[0].free_bytes());
+  account.open_ = true;
+  pools_[0].promised += account.limit_;
   ++paths_;
 }
 
-void CreditLedger::open_reserve(CreditAccount& account) {
-  account.limit_ = account.announced_ = account.window_ = nested_allowance();
+void CreditLedger::open_nested(CreditAccount& account, std::uint8_t level, std::uint32_t owner) {
+  Pool& pool = pools_[level];
+  account.level_ = level;
+  account.owner_ = owner;
+  account.claimed_ = nested_claim();
+  account.limit_ = account.announced_ = account.window_ = std::min(share(pool.spare_bytes()), nested_claim());
+  account.open_ = true;
+  pool.promised += account.limit_;
+}
+
+void CreditLedger::open_for_callbacks(CreditAccount& account, std::uint8_t level) {
+  account.level_ = level;
+  account.open_ = true;
+  account.for_callbacks_ = true;
 }
 
 void CreditLedger::close(CreditAccount& account) {
-  if (!account.pooled_) return;
-  account.pooled_ = false;
-  promised_ -= account.limit_ - account.received_;  // what is received and unanswered stays promised
-  --paths_;
+  if (account.nested_ != nullptr) {
+    for (std::size_t i = 0; i + 1 < kLevels; ++i) close(account.nested_[i]);
+    account.nested_ = nullptr;
+  }
+  if (!account.open_) return;
+  Pool& pool = pool_of(account);
+  account.open_ = false;
+  pool.promised -= account.limit_ - account.received_;  // what is received and unanswered stays promised
+  if (account.level_ == 0 && !account.for_callbacks_) --paths_;
   if (account.waiting_) {
-    CreditAccount** link = &first_waiting_;
+    CreditAccount** link = &pool.first_waiting;
     CreditAccount* before = nullptr;
     while (*link != &account) {
       before = *link;
       link = &(*link)->next_waiting_;
     }
     *link = account.next_waiting_;
-    if (last_waiting_ == &account) last_waiting_ = before;
+    if (pool.last_waiting == &account) pool.last_waiting = before;
     account.waiting_ = false;
   }
   if (account.raised_) {
@@ -50,32 +116,30 @@ void CreditLedger::close(CreditAccount& account) {
     *link = account.next_raised_;
     account.raised_ = false;
   }
-  serve_waiting();
+  serve_waiting(pool);
 }
 
 void CreditLedger::finish(CreditAccount& account, std::uint64_t cost) {
   account.finished_ += cost;
-  if (!account.pooled_) {
-    account.limit_ = account.finished_ + account.window_;
-    return;
-  }
-  promised_ -= cost;
-  settle(account);
+  Pool& pool = pool_of(account);
+  pool.promised -= cost;
+  settle(pool, account);
 }
 
-void CreditLedger::finish_closed(std::uint64_t cost, bool reserve) {
-  if (reserve) return;
-  promised_ -= cost;
-  serve_waiting();
+void CreditLedger::finish_closed(std::uint8_t level, std::uint64_t cost) {
+  pools_[level].promised -= cost;
+  serve_waiting(pools_[level]);
 }
 
 void CreditLedger::on_blocked(CreditAccount& account, std::uint64_t needed) {
   account.blocked_ = true;
-  if (!account.pooled_) return;
+  if (!account.open_) return;
+  complained_ = account.level_;
+  const std::uint64_t bound = bound_of(account);
   // A complaint often crosses the announcement that answers it, so `needed` below our limit still tells that the window
   // is what holds the sender back. It doubles at most once for each half window that arrived.
   if (account.received_ >= account.grow_at_) {
-    account.window_ = std::min(std::max(account.window_ * 2, options_.largest_cost), options_.per_path);
+    account.window_ = std::min(std::max(account.window_ * 2, options_.largest_cost), bound);
     account.grow_at_ = account.received_ + account.window_ / 2;
   }
   // One that could send any message with what it has is not blocked, whatever it says: its complaint crossed our
@@ -84,53 +148,65 @@ void CreditLedger::on_blocked(CreditAccount& account, std::uint64_t needed) {
     // At most one message more than the limit is a sane wish; a larger one is cut to that.
     const std::uint64_t wish = std::min(needed, account.limit_ + options_.largest_cost);
     // One that is in line already may change its mind, but not to more than its bound.
-    if (!account.waiting_ || wish - account.finished_ <= options_.per_path) account.needed_ = wish;
+    if (!account.waiting_ || wish - account.finished_ <= bound) account.needed_ = wish;
   }
-  settle(account);
+  settle(pool_of(account), account);
 }
 
 // Gives the account what it needs and then a full window; or puts it in line if others are waiting or there is not
 // enough. One that is at its bound per path is not in line: only its own answers make room, and they come by here.
-void CreditLedger::settle(CreditAccount& account) {
-  const bool wants = account.needed_ > account.limit_ && account.needed_ - account.finished_ <= options_.per_path;
-  if (first_waiting_ != nullptr || (wants && !give(account))) {
-    if (wants && !account.waiting_) {
+void CreditLedger::settle(Pool& pool, CreditAccount& account) {
+  const bool wants = account.needed_ > account.limit_ && account.needed_ - account.finished_ <= bound_of(account);
+  if (pool.first_waiting != nullptr || (wants && !give(pool, account))) {
+    if (wants && !account.waiting_ && !account.for_callbacks_) {
       account.waiting_ = true;
       account.next_waiting_ = nullptr;
-      (last_waiting_ != nullptr ? last_waiting_->next_waiting_ : first_waiting_) = &account;
-      last_waiting_ = &account;
+      (pool.last_waiting != nullptr ? pool.last_waiting->next_waiting_ : pool.first_waiting) = &account;
+      pool.last_waiting = &account;
     }
-    serve_waiting();
+    serve_waiting(pool);
   }
-  if (first_waiting_ == nullptr) raise(account);
+  if (pool.first_waiting == nullptr) raise(pool, account);
 }
 
 // A whole message or nothing: no hold-and-wait.
-bool CreditLedger::give(CreditAccount& account) {
+bool CreditLedger::give(Pool& pool, CreditAccount& account) {
   const std::uint64_t missing = account.needed_ > account.limit_ ? account.needed_ - account.limit_ : 0;
-  if (missing > free_bytes()) return false;
+  if (missing > pool.free_bytes()) return false;
   account.limit_ += missing;
-  promised_ += missing;
+  pool.promised += missing;
   return true;
 }
 
 // Fills the account's window. Only while nobody waits: a part of a message given to one would be missing to another,
-// and two that hold parts would wait for each other for ever.
-void CreditLedger::raise(CreditAccount& account) {
+// and two that hold parts would wait for each other for ever. A path that nested once and goes on with other work keeps
+// what it was given unused: of a nested level that is a share that leaves enough for all others.
+void CreditLedger::raise(Pool& pool, CreditAccount& account) {
+  if (account.level_ != 0) [[unlikely]]
+    return raise_nested(pool, account);
   const std::uint64_t target = account.finished_ + account.window_;
   if (target <= account.limit_) return;
-  const std::uint64_t step = std::min(target - account.limit_, free_bytes());
+  const std::uint64_t step = std::min(target - account.limit_, pool.free_bytes());
   account.limit_ += step;
-  promised_ += step;
+  pool.promised += step;
+}
+
+void CreditLedger::raise_nested(Pool& pool, CreditAccount& account) {
+  const std::uint64_t spare = pool.spare_bytes();
+  const std::uint64_t target = std::min(account.finished_ + account.window_, account.received_ + share(spare));
+  if (target <= account.limit_) return;
+  const std::uint64_t step = std::min(target - account.limit_, spare);
+  account.limit_ += step;
+  pool.promised += step;
 }
 
 // Gives what was freed to whoever waits longest.
-void CreditLedger::serve_waiting() {
-  while (first_waiting_ != nullptr) {
-    CreditAccount& account = *first_waiting_;
-    if (!give(account)) return;
-    first_waiting_ = account.next_waiting_;
-    if (first_waiting_ == nullptr) last_waiting_ = nullptr;
+void CreditLedger::serve_waiting(Pool& pool) {
+  while (pool.first_waiting != nullptr) {
+    CreditAccount& account = *pool.first_waiting;
+    if (!give(pool, account)) return;
+    pool.first_waiting = account.next_waiting_;
+    if (pool.first_waiting == nullptr) pool.last_waiting = nullptr;
     account.waiting_ = false;
     account.blocked_ = true;  // it is to be told at once, however small the step
     if (!account.raised_) {
@@ -148,6 +224,19 @@ CreditAccount* CreditLedger::take_raised() {
     account->raised_ = false;
   }
   return account;
+}
+
+void CreditAccounts::open_nested() {
+  nested_ = std::make_unique<std::array<CreditAccount, kLevels - 1>>();
+  outermost_.nested_ = nested_->data();
+  for (std::uint8_t level = 1; level < kLevels; ++level) {
+    CreditAccount& account = (*nested_)[level - 1];
+    if (outermost_.for_callbacks_) {
+      ledger_->open_for_callbacks(account, level);
+    } else {
+      ledger_->open_nested(account, level, outermost_.owner_);
+    }
+  }
 }
 
 }  // namespace weir::token

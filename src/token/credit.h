@@ -4,9 +4,13 @@
 // lost or repeated frame is harmless. A request's cost comes back when its handler has answered, not when it arrived:
 // the same number bounds what is in flight and what is in memory, and a slow handler slows its callers.
 //
-// All promises of one engine come from one ledger. A cold path gets a small allowance, smaller the more paths there
-// are. A path that says it is blocked has its window doubled, up to the bound per path. When the ledger is used up,
-// blocked paths wait in order, and the engine is told that closing an idle path would help.
+// All promises of one engine come from one ledger, which has a pool of bytes for each level of nesting. A cold path
+// gets a small allowance, smaller the more paths there are. A path that says it is blocked has its window doubled, up
+// to the bound per path. When a pool is used up, blocked paths wait in order, and the engine is told that closing an
+// idle path would help.
+//
+// No level waits for the memory of another. Whoever holds some of level n waits at most for level n + 1, and requests
+// of the last level call nobody, so that nested calls cannot wait for each other in a circle.
 #pragma once
 
 #include <array>
@@ -14,9 +18,10 @@
 #include <cstdint>
 #include <memory>
 
+#include "token/answer_room.h"
+
 namespace weir::token {
 
-inline constexpr std::size_t kLevels = 5;              // calls from outside handlers, and four levels of nested calls
 inline constexpr std::uint32_t kRequestOverhead = 64;  // what a request costs beyond its bytes
 
 inline std::uint32_t request_cost(std::uint32_t bytes) { return bytes + kRequestOverhead; }
@@ -83,10 +88,11 @@ class CreditAccount {
   }
   std::uint64_t limit() const { return limit_; }
   std::uint64_t unanswered() const { return received_ - finished_; }
-  bool is_reserve() const { return !pooled_; }
   std::uint32_t owner() const { return owner_; }  // the path, as its engine numbers it
-  // Promised and not used, and not in line for more: closing the path would give it back.
-  bool holds_unused() const { return pooled_ && limit_ > received_ && !waiting_; }
+  std::uint8_t level() const { return level_; }
+  // Promised and not used, and not in line for more: closing the path would give it back. Of the outermost account,
+  // with the nested ones of its path.
+  bool holds_unused() const;
   bool should_announce() const {
     return limit_ > announced_ && (blocked_ || limit_ - announced_ >= quantum());  // a cold sender may know of more
   }
@@ -101,29 +107,34 @@ class CreditAccount {
     blocked_ = true;
   }
 
+  AnswerShare answers;  // what this level of the path holds of the room for answers
+
  private:
   friend class CreditLedger;
+  friend class CreditAccounts;
   std::uint64_t quantum() const { return window_ < 4 ? 1 : window_ / 4; }  // smallest raise worth a frame
 
   std::uint64_t received_ = 0;
   std::uint64_t finished_ = 0;
   std::uint64_t limit_ = 0;
-  std::uint64_t claimed_ = 0;    // the allowance that the sender was told before the path was made
+  std::uint64_t claimed_ = 0;    // the most that the sender may have been told before the path was made
   std::uint64_t announced_ = 0;  // what the sender surely knows, as far as we know
   std::uint64_t grow_at_ = 0;    // what must have been received before the window doubles again
   std::uint64_t window_ = 0;     // how far the limit may stand beyond what is finished
   std::uint64_t needed_ = 0;     // while waiting
   std::uint32_t owner_ = 0;
-  bool pooled_ = false;  // open, and its promises come out of the ledger's capacity
+  std::uint8_t level_ = 0;
+  bool open_ = false;
+  bool for_callbacks_ = false;  // of a path that we made
   bool blocked_ = false;
   bool waiting_ = false;
   bool raised_ = false;
   CreditAccount* next_waiting_ = nullptr;
   CreditAccount* next_raised_ = nullptr;
+  CreditAccount* nested_ = nullptr;  // of the outermost one: levels 1 to 4 of the same path, once they are in use
 };
 
-// One per engine. Level 0 of all paths shares `capacity`; every nested level of every path has its own small reserve,
-// fixed for the path's life, so that a nested call never waits for room that its own caller holds.
+// One per engine: a pool for each level, shared by all paths.
 class CreditLedger {
  public:
   struct Options {
@@ -133,42 +144,71 @@ class CreditLedger {
   };
   static constexpr std::uint64_t kLargestAllowance = 64 * 1024;
   static constexpr std::uint64_t kSmallestAllowance = 1024;
+  static constexpr std::uint64_t kNestedCapacity = 8u << 20;  // each nested level, all paths together, by default
 
   // A bound below one message would let none through, so none is taken to be smaller.
   explicit CreditLedger(Options options);
+  // Before the first path: what each nested level may promise to all paths together. All levels together promise at
+  // most `all_levels`, if that is not 0, as far as one message for each allows. Returns what is in force.
+  std::uint64_t bound_nested(std::uint64_t capacity, std::uint64_t all_levels = 0);
 
-  // What a new path may be promised now.
+  // What a new path may be promised now, at level 0 and at each nested level.
   std::uint32_t cold_allowance() const;
-  std::uint32_t nested_allowance() const { return static_cast<std::uint32_t>(2 * options_.largest_cost); }
+  std::uint32_t nested_allowance() const;
 
   // The allowance was promised without being kept free: what is not there any more is owed.
   void open(CreditAccount& account, std::uint64_t allowance, std::uint32_t owner = 0);
-  void open_reserve(CreditAccount& account);
-  // `unanswered` requests keep their promise until finish_closed() is called for each.
+  // A nested level, used for the first time. Nobody remembers what this path was told, so that the most that any is
+  // told counts as its claim.
+  void open_nested(CreditAccount& account, std::uint8_t level, std::uint32_t owner);
+  // Of a path that we made, whose other side seldom calls: it is promised nothing, then a little, while there is some,
+  // and never waits in line.
+  void open_for_callbacks(CreditAccount& account, std::uint8_t level = 0);
+  void open_reserve(CreditAccount& account) { open_for_callbacks(account); }
+  // `unanswered` requests keep their promise until finish_closed() is called for each. The outermost account takes the
+  // nested ones of its path with it.
   void close(CreditAccount& account);
   void finish(CreditAccount& account, std::uint64_t cost);
-  void finish_closed(std::uint64_t cost, bool reserve);
+  void finish_closed(std::uint8_t level, std::uint64_t cost);
   // The sender needs its limit to be `needed`.
   void on_blocked(CreditAccount& account, std::uint64_t needed);
 
   // Paths whose limit grew because others finished; the engine must look at their accounts.
   CreditAccount* take_raised();
-  bool starved() const { return first_waiting_ != nullptr; }
-  std::uint64_t promised() const { return promised_; }
-  const Options& options() const { return options_; }
+  // Somebody waits in the pool of whoever complained last.
+  bool starved() const { return pools_[complained_].first_waiting != nullptr; }
+  bool starved(std::uint8_t level) const { return pools_[level].first_waiting != nullptr; }
+  std::uint64_t promised(std::uint8_t level = 0) const { return pools_[level].promised; }
+  const Options& options() const { return options_; }  // of level 0
+  std::uint64_t nested_capacity() const { return pools_[1].capacity; }
+  std::uint64_t nested_per_path() const { return pools_[1].per_path; }
 
  private:
-  std::uint64_t free_bytes() const { return options_.capacity > promised_ ? options_.capacity - promised_ : 0; }
-  void raise(CreditAccount& account);
-  bool give(CreditAccount& account);
-  void settle(CreditAccount& account);
-  void serve_waiting();
+  struct alignas(64) Pool {
+    std::uint64_t capacity = 0;
+    std::uint64_t per_path = 0;
+    std::uint64_t headroom = 0;  // only for what a request needs at once, never for windows; level 0 has none
+    std::uint64_t promised = 0;  // sum of limit - finished
+    CreditAccount* first_waiting = nullptr;
+    CreditAccount* last_waiting = nullptr;
+
+    std::uint64_t free_bytes() const { return capacity > promised ? capacity - promised : 0; }
+    std::uint64_t spare_bytes() const { return free_bytes() > headroom ? free_bytes() - headroom : 0; }
+  };
+  Pool& pool_of(const CreditAccount& account) { return pools_[account.level_]; }
+  std::uint64_t bound_of(const CreditAccount& account) const;
+  std::uint64_t share(std::uint64_t free_bytes) const;
+  std::uint64_t nested_claim() const;
+  void raise(Pool& pool, CreditAccount& account);
+  [[gnu::noinline]] void raise_nested(Pool& pool, CreditAccount& account);
+  static bool give(Pool& pool, CreditAccount& account);
+  void settle(Pool& pool, CreditAccount& account);
+  void serve_waiting(Pool& pool);
 
   Options options_;
-  std::uint64_t promised_ = 0;  // level 0: sum of limit - finished
-  std::uint64_t paths_ = 0;
-  CreditAccount* first_waiting_ = nullptr;
-  CreditAccount* last_waiting_ = nullptr;
+  std::array<Pool, kLevels> pools_;
+  std::uint64_t paths_ = 0;      // that others made
+  std::uint8_t complained_ = 0;  // the level of the last complaint
   CreditAccount* raised_ = nullptr;
 };
 
@@ -179,10 +219,10 @@ class CreditAccounts {
     ledger_ = &ledger;
     ledger.open(outermost_, allowance, owner);
   }
-  // Level 0 has no share in the ledger either.
+  // For a path that we made ourselves.
   void open_reserve(CreditLedger& ledger) {
     ledger_ = &ledger;
-    ledger.open_reserve(outermost_);
+    ledger.open_for_callbacks(outermost_);
   }
   CreditAccount& operator[](std::size_t level) {
     if (level == 0) [[likely]]
@@ -195,10 +235,7 @@ class CreditAccounts {
   std::size_t in_use() const { return nested_ == nullptr ? 1 : kLevels; }
 
  private:
-  void open_nested() {
-    nested_ = std::make_unique<std::array<CreditAccount, kLevels - 1>>();
-    for (CreditAccount& account : *nested_) ledger_->open_reserve(account);
-  }
+  void open_nested();
 
   CreditLedger* ledger_ = nullptr;
   CreditAccount outermost_;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -17,6 +18,7 @@ namespace {
 constexpr std::uint64_t kLargest = 1'000;
 
 struct ModelPath {
+  std::uint8_t level = 0;  // the one that this path uses
   CreditAccount account;
   CreditSender sender;
   std::uint64_t finished = 0;
@@ -26,8 +28,12 @@ struct ModelPath {
 
 class Model {
  public:
-  Model(std::uint64_t seed, CreditLedger::Options options, std::size_t max_paths)
-      : random_(seed), ledger_(options), paths_(max_paths) {}
+  // Paths use levels from `first_level` to `last_level`.
+  Model(std::uint64_t seed, CreditLedger::Options options, std::size_t max_paths, std::uint64_t nested_capacity = 0,
+        std::uint8_t first_level = 0, std::uint8_t last_level = 0)
+      : random_(seed), ledger_(options), paths_(max_paths), first_level_(first_level), last_level_(last_level) {
+    if (nested_capacity != 0) ledger_.bound_nested(nested_capacity);
+  }
 
   void step() {
     const std::size_t at = random_.below(paths_.size());
@@ -47,14 +53,19 @@ class Model {
       } else if (action < 92) {
         finish(*path);
       } else if (!orphans_.empty()) {
-        ledger_.finish_closed(take(orphans_), false);
+        finish_orphan();
       }
+    }
+    if (offers_are_fresh && random_.chance(0.02)) {
+      told_ = ledger_.cold_allowance();
+      told_nested_ = ledger_.nested_allowance();
     }
     tell();
     check();
   }
 
-  // Everybody wants one more message, and every request is answered: all must get there.
+  // Everybody wants one more message, and every request is answered: all must get there. Liars may have got hold of all
+  // there is, so that those who want nothing are closed when others wait, as the engine does with idle paths.
   void drain() {
     std::vector<std::optional<std::uint64_t>> wishes(paths_.size());
     for (std::size_t i = 0; i < paths_.size(); ++i) {
@@ -64,13 +75,16 @@ class Model {
     for (int round = 0; round < 1'000; ++round) {
       bool anybody = false;
       for (std::size_t i = 0; i < paths_.size(); ++i) {
+        if (paths_[i] != nullptr) paths_[i]->sender.told_blocked_at = ~std::uint64_t{0};  // it says so again
         if (wishes[i] && send(*paths_[i], *wishes[i])) wishes[i].reset();
         anybody = anybody || wishes[i].has_value();
       }
-      for (auto& path : paths_) {
-        while (!path->unanswered.empty()) finish(*path);
+      for (std::size_t i = 0; i < paths_.size(); ++i) {
+        if (paths_[i] == nullptr) continue;
+        while (!paths_[i]->unanswered.empty()) finish(*paths_[i]);
+        if (!wishes[i] && ledger_.starved(paths_[i]->level) && paths_[i]->account.holds_unused()) close(paths_[i]);
       }
-      while (!orphans_.empty()) ledger_.finish_closed(take(orphans_), false);
+      while (!orphans_.empty()) finish_orphan();
       tell();
       check();
       if (!anybody) return;
@@ -82,42 +96,66 @@ class Model {
     for (auto& path : paths_) {
       if (path != nullptr) close(path);
     }
-    while (!orphans_.empty()) ledger_.finish_closed(take(orphans_), false);
-    EXPECT_EQ(ledger_.promised(), 0u);
+    while (!orphans_.empty()) finish_orphan();
     EXPECT_EQ(ledger_.take_raised(), nullptr);
-    EXPECT_FALSE(ledger_.starved());
+    for (std::uint8_t level = 0; level < kLevels; ++level) {
+      EXPECT_EQ(ledger_.promised(level), 0u);
+      EXPECT_FALSE(ledger_.starved(level));
+    }
   }
+
+  bool offers_are_fresh = true;  // else every path was told what was free at the very beginning
 
   std::uint64_t sent() const { return sent_; }
   std::uint64_t complaints() const { return complaints_; }
+  std::uint64_t not_now() const { return not_now_; }
 
  private:
-  std::uint64_t take(std::vector<std::uint64_t>& from) {
+  template <class T>
+  T take(std::vector<T>& from) {
     std::swap(from[random_.below(from.size())], from.back());
-    const std::uint64_t value = from.back();
+    const T value = from.back();
     from.pop_back();
     return value;
+  }
+  void finish_orphan() {
+    const auto [level, cost] = take(orphans_);
+    ledger_.finish_closed(level, cost);
   }
 
   void open(std::unique_ptr<ModelPath>& path) {
     path = std::make_unique<ModelPath>();
-    const std::uint32_t allowance = ledger_.cold_allowance();
-    ledger_.open(path->account, allowance);
-    path->sender.raise(allowance);
+    path->level = static_cast<std::uint8_t>(first_level_ + random_.below(last_level_ - first_level_ + 1u));
+    // What it was told when it said hello, which may be long ago.
+    if (path->level == 0) {
+      ledger_.open(path->account, told_);
+      path->sender.raise(told_);
+    } else {
+      ledger_.open_nested(path->account, path->level, 0);
+      path->sender.raise(told_nested_);
+    }
   }
 
   void close(std::unique_ptr<ModelPath>& path) {
     ledger_.close(path->account);
-    orphans_.insert(orphans_.end(), path->unanswered.begin(), path->unanswered.end());
+    for (const std::uint64_t cost : path->unanswered) orphans_.push_back({path->level, cost});
     path.reset();
   }
 
   // A sender says `blocked` once for each limit, as the protocol wants.
   bool send(ModelPath& path, std::uint64_t cost) {
     if (path.sender.may_send(cost)) {
+      CreditAccount::Receipt receipt = path.account.on_received(cost);
+      if (receipt == CreditAccount::Receipt::no_room) {  // as the engine does; if that is of no use, it comes again
+        ledger_.on_blocked(path.account, path.account.received() + cost);
+        receipt = path.account.on_received(cost);
+        if (receipt == CreditAccount::Receipt::no_room) {
+          ++not_now_;
+          return false;
+        }
+      }
+      EXPECT_EQ(receipt, CreditAccount::Receipt::taken) << "a sender that keeps to its limits was refused";
       path.sender.used += cost;
-      EXPECT_EQ(path.account.on_received(cost), CreditAccount::Receipt::taken)
-          << "a sender that keeps to its limits was refused";
       path.unanswered.push_back(cost);
       ++sent_;
       return true;
@@ -126,12 +164,14 @@ class Model {
       path.sender.told_blocked_at = path.sender.limit;
       ++complaints_;
       ledger_.on_blocked(path.account, path.sender.used + cost);
+      path.account.announce_again();  // as the engine does: it is answered in any case
     }
     return false;
   }
 
   void overrun(ModelPath& path) {
-    EXPECT_EQ(path.account.on_received(path.account.limit() - path.sender.used + 1), CreditAccount::Receipt::violation);
+    const std::uint64_t claim = CreditLedger::kLargestAllowance;
+    EXPECT_EQ(path.account.on_received(path.account.limit() + claim + 1), CreditAccount::Receipt::violation);
   }
 
   void complain_wildly(ModelPath& path) {
@@ -164,26 +204,31 @@ class Model {
   }
 
   void check() {
-    std::uint64_t promised = 0;
-    for (const std::uint64_t cost : orphans_) promised += cost;
+    std::array<std::uint64_t, kLevels> promised{};
+    for (const auto& [level, cost] : orphans_) promised[level] += cost;
     for (auto& path : paths_) {
       if (path == nullptr) continue;
       const std::uint64_t limit = path->account.limit();
       EXPECT_GE(limit, path->limit_before) << "a limit fell";
-      EXPECT_LE(path->sender.limit, limit);
-      EXPECT_LE(limit - path->finished, ledger_.options().per_path);
+      EXPECT_LE(limit - path->finished, path->level == 0 ? ledger_.options().per_path : ledger_.nested_per_path());
       path->limit_before = limit;
-      promised += limit - path->finished;
+      promised[path->level] += limit - path->finished;
     }
-    ASSERT_EQ(ledger_.promised(), promised);
-    ASSERT_LE(promised, ledger_.options().capacity);
+    for (std::uint8_t level = 0; level < kLevels; ++level) {
+      ASSERT_EQ(ledger_.promised(level), promised[level]);
+      ASSERT_LE(promised[level], level == 0 ? ledger_.options().capacity : ledger_.nested_capacity());
+    }
   }
 
   Random random_;
   CreditLedger ledger_;
   std::vector<std::unique_ptr<ModelPath>> paths_;
-  std::vector<std::uint64_t> orphans_;  // requests whose path has gone before their answer
+  std::uint8_t first_level_, last_level_;
+  std::vector<std::pair<std::uint8_t, std::uint64_t>> orphans_;  // requests whose path has gone before their answer
+  std::uint32_t told_ = ledger_.cold_allowance();
+  std::uint32_t told_nested_ = ledger_.nested_allowance();
   std::uint64_t sent_ = 0;
+  std::uint64_t not_now_ = 0;
   std::uint64_t complaints_ = 0;
 };
 
@@ -204,6 +249,31 @@ TEST_P(CreditModel, HoldsWhenNearlyEverybodyWaits) {
   for (int i = 0; i < 20'000 && !::testing::Test::HasFatalFailure(); ++i) model.step();
   model.close_all();
   EXPECT_GT(model.complaints(), 100u);
+}
+
+// All five levels at once, none in the way of another.
+TEST_P(CreditModel, EveryLevelKeepsToItsOwnCapacity) {
+  Model model(GetParam(), {.capacity = 40'000, .per_path = 6'000, .largest_cost = kLargest}, 40, 20'000, 0, 4);
+  for (int i = 0; i < 20'000 && !::testing::Test::HasFatalFailure(); ++i) model.step();
+  model.drain();
+  model.close_all();
+  EXPECT_GT(model.sent(), 1'000u);
+  EXPECT_GT(model.complaints(), 100u);
+}
+
+TEST_P(CreditModel, NestedLevelsHoldWhenNearlyEverybodyWaits) {
+  Model model(GetParam(), {.capacity = 5'000, .per_path = 2'000, .largest_cost = kLargest}, 60, 2'000, 1, 4);
+  for (int i = 0; i < 20'000 && !::testing::Test::HasFatalFailure(); ++i) model.step();
+  model.close_all();
+  EXPECT_GT(model.complaints(), 100u);
+}
+
+TEST_P(CreditModel, ColdSendersOfNestedLevelsFindLessThanTheyWereTold) {
+  Model model(GetParam(), {.capacity = 5'000, .per_path = 2'000, .largest_cost = kLargest}, 40, 18'000, 1, 1);
+  model.offers_are_fresh = false;
+  for (int i = 0; i < 20'000 && !::testing::Test::HasFatalFailure(); ++i) model.step();
+  model.close_all();
+  EXPECT_GT(model.not_now(), 0u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, CreditModel, ::testing::Range<std::uint64_t>(1, 13));

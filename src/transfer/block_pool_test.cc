@@ -18,7 +18,7 @@ namespace {
 
 TEST(BlockPool, EveryClassHoldsWhatItWasAskedFor) {
   BlockPool pool;
-  const std::size_t sizes[] = {0, 1, 512, 513, 2'048, 2'049, 8'192, 8'193, BlockPool::kMaxBlockBytes};
+  const std::size_t sizes[] = {0, 1, 512, 513, 2'048, 2'049, 4'608, 4'609, 8'192, 8'193, BlockPool::kMaxBlockBytes};
   for (const std::size_t size : sizes) {
     Block* block = pool.acquire(size);
     EXPECT_GE(block->capacity, size);

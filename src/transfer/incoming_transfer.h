@@ -22,6 +22,7 @@ struct IncomingTransfer {
 
   enum class State : std::uint8_t {
     receiving,  // fragments are missing
+    waiting,    // complete, but there is no room for its answer yet
     queued,     // complete, waiting in the delivery list
     running,    // a handler has it
     replying,   // answered; kept until the reply is acknowledged or retired
@@ -41,13 +42,13 @@ struct IncomingTransfer {
   std::uint64_t method = 0;
   Instant deadline{};
   std::uint32_t cost = 0;              // credit to give back when the handler is done
-  bool reserve = false;                // it came from a nested level's reserve
+  std::uint32_t answer_room = 0;       // what it holds of the room for answers
   std::uint32_t bytes = 0;             // of the request while it is delivered; of the reply afterwards
   const std::byte* request = nullptr;  // header and body; valid until the delivery returns, unless `pin`
   detail::Pin* pin = nullptr;          // what keeps `request` alive, to be shared by whoever keeps it longer
-  Block* block = nullptr;              // the reply's bytes if they do not fit inline
-  Reassembly* reassembly = nullptr;    // the request's fragments, then which parts of a cut reply were acknowledged
-  IncomingTransfer* next = nullptr;    // in the delivery list
+  Block* block = nullptr;  // the request's bytes if it had to wait; then the reply's if they do not fit inline
+  Reassembly* reassembly = nullptr;  // the request's fragments, then which parts of a cut reply were acknowledged
+  IncomingTransfer* next = nullptr;  // in the delivery list
   schedule::QueueHook<IncomingTransfer> hook;  // in its path's reply queue
   std::uint32_t sent_bytes = 0;
   void* owner = nullptr;  // for the host: what it needs to find its own state

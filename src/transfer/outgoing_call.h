@@ -28,37 +28,63 @@ struct Outcome {
 class Reassembly;
 
 // Made by the pool (or a test), lent to one engine from submit() until complete(). It stays where it is meanwhile.
-// All fields above the line are set by the owner before submit(); those below belong to the engine.
+// There is one for each outstanding call, so its fields share memory where their times do not overlap: `state` says
+// which of a union's members is there.
 struct OutgoingCall {
   static constexpr std::size_t kInlineBytes = 64;
 
-  enum class State : std::uint8_t { idle, queued, sent, done };
+  enum class State : std::uint8_t { idle, queued, sent, delayed, done };
 
+  // What an owner may keep of an outcome in the call itself. The engine does not look at it.
+  struct Kept {
+    detail::Pin* pin;
+    union {
+      const std::byte* data;
+      void* place;
+    };
+    std::uint32_t bytes;
+    std::uint16_t header_bytes;
+    Code code;
+    bool failed : 1;
+    bool may_have_run : 1;
+  };
+
+  // ---- set by the owner before submit() ----
   // Called exactly once, inside Engine::deliver(). The engine has let go of the call by then.
   void (*complete)(OutgoingCall& call, const Outcome& outcome) = nullptr;
   std::uint64_t method = 0;
   Instant deadline = Instant::never();
-  Block* block = nullptr;   // holds the bytes if they are more than kInlineBytes; the engine drops it
-  std::uint32_t peer = 0;   // from Engine::connect()
+  Block* block = nullptr;  // holds the bytes if they are more than kInlineBytes; the engine drops it
+  union {
+    std::uint32_t peer = 0;  // from Engine::connect(); until it is sent
+    std::uint32_t path;      // that carries it; once it is sent
+  };
   std::uint32_t bytes = 0;  // header and body together
-  std::uint16_t header_bytes = 0;
+  union {
+    void* owners = nullptr;                  // idle: the owner's
+    schedule::QueueHook<OutgoingCall> hook;  // queued: in its peer's send queue
+    __extension__ struct {                   // sent
+      Reassembly* reassembly;                // a reply that arrives in fragments
+      std::uint32_t slot : 24;
+      std::uint64_t generation : 40;
+      std::uint32_t sent_bytes;  // next byte to send for the first time
+    };
+    Kept kept;  // done: the owner's
+  };
+  [[no_unique_address]] schedule::Timer timer;  // the deadline; the next fields are in its padding
+  State state = State::idle;                    // the engine's
+  bool slot_held = false;  // the engine's: its slot outlives it, until the peer has acknowledged the cancellation
   std::uint8_t priority = 3;
-  std::uint8_t depth = 0;     // 0 outside handlers; a handler's own depth + 1 inside
-  bool connect_only = false;  // completes with an empty reply once the peer is connected; nothing is sent
-  // ---- the engine's ----
-  State state = State::idle;
-  bool slot_held = false;  // its slot outlives it, until the peer has acknowledged the cancellation
-  std::uint32_t slot = 0;
-  std::uint64_t generation = 0;
-  schedule::QueueHook<OutgoingCall> hook;  // in its peer's send queue
-  schedule::Timer timer;                   // the deadline
-  std::uint32_t sent_bytes = 0;            // next byte to send for the first time
-  Reassembly* reassembly = nullptr;        // a reply that arrives in fragments
+  std::uint8_t depth = 0;  // 0 outside handlers; a handler's own depth + 1 inside
   alignas(8) std::byte inline_bytes[kInlineBytes];
+  std::uint16_t header_bytes = 0;
+  bool is_patient : 1 = false;    // a peer or method that is not up is tried again until the deadline
+  bool connect_only : 1 = false;  // completes with an empty reply once the peer is connected; nothing is sent
 
   OutgoingCall() {}  // NOLINT: inline_bytes stay uninitialised on purpose
 
   const std::byte* data() const { return block != nullptr ? block->bytes() : inline_bytes; }
 };
+static_assert(sizeof(OutgoingCall) == 168, "what is added here is paid by every outstanding call");
 
 }  // namespace weir::transfer

@@ -2,6 +2,7 @@
 // little-endian and of fixed size: decoding a call is a handful of loads.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -25,6 +26,7 @@ enum class FrameType : std::uint8_t {
   close = 10,
   path = 11,
   ping = 12,
+  retire_control_key = 13,
 };
 
 // Names a transfer within a path: slot in the low 24 bits, generation in the high 40.
@@ -85,7 +87,6 @@ struct AckFrame {
 //   probe, probe_response   a timestamp of the prober's, echoed
 //   flow_reset      a transfer id
 //   close           a reason, and the highest generation seen: requests beyond it never arrived
-//   path            the responder's number for this path
 //   ping            nothing
 enum class CloseReason : std::uint8_t {
   leaving = 0,   // the sender stops; outstanding calls fail
@@ -99,12 +100,27 @@ struct CancelFrame {
   std::uint16_t total = 0;  // bytes of the request
 };
 
+// The sender will never again seal under a control key below `key_id`. Authenticated by a key of its own (rule K-10).
+struct RetireFrame {
+  std::uint32_t key_id = 0;
+  std::array<std::byte, 16> mac{};
+};
+
+// The responder's number for this path, and the key by which it can later be believed that it lost the path.
+struct PathFrame {
+  std::uint32_t path = 0;
+  std::array<std::byte, 16> reset_key{};
+};
+
 // ---- sizes ----
 inline constexpr std::size_t kRequestBytes = 24;  // fixed part
 inline constexpr std::size_t kReplyBytes = 12;
 inline constexpr std::size_t kMessageHeaderBytes = 2;  // present if the message has a header
 inline constexpr std::size_t kFragmentBytes = 4;       // present if the frame is a fragment
-inline constexpr std::size_t kSmallFrameBytes = 16;    // an upper bound for every other frame but ack
+inline constexpr std::size_t kSmallFrameBytes = 16;    // an upper bound for the frames not named here
+inline constexpr std::size_t kRetireBytes = 5;         // that the MAC covers
+inline constexpr std::size_t kRetireFrameBytes = kRetireBytes + 16;
+inline constexpr std::size_t kPathFrameBytes = 1 + 4 + 16;
 inline constexpr std::size_t kAckFixedBytes = 1 + 1 + 8 + 4 + 8;
 inline constexpr std::size_t kAckRangeBytes = 16;
 inline constexpr std::size_t kAckEcnBytes = 24;
@@ -168,6 +184,12 @@ inline std::byte* encode(const CancelFrame& frame, std::byte* to) {
   store<std::uint16_t>(to + 10, frame.total);
   return to + 12;
 }
+inline std::byte* encode(const RetireFrame& frame, std::byte* to) {
+  to[0] = static_cast<std::byte>(FrameType::retire_control_key);
+  store<std::uint32_t>(to + 1, frame.key_id);
+  std::memcpy(to + kRetireBytes, frame.mac.data(), frame.mac.size());
+  return to + kRetireFrameBytes;
+}
 inline std::byte* encode_level(FrameType type, std::uint8_t level, std::uint64_t value, std::byte* to) {
   to[0] = static_cast<std::byte>(type);
   to[1] = static_cast<std::byte>(level);
@@ -179,10 +201,11 @@ inline std::byte* encode_u64(FrameType type, std::uint64_t value, std::byte* to)
   store<std::uint64_t>(to + 1, value);
   return to + 9;
 }
-inline std::byte* encode_u32(FrameType type, std::uint32_t value, std::byte* to) {
-  to[0] = static_cast<std::byte>(type);
-  store<std::uint32_t>(to + 1, value);
-  return to + 5;
+inline std::byte* encode(const PathFrame& frame, std::byte* to) {
+  to[0] = static_cast<std::byte>(FrameType::path);
+  store<std::uint32_t>(to + 1, frame.path);
+  std::memcpy(to + 5, frame.reset_key.data(), frame.reset_key.size());
+  return to + kPathFrameBytes;
 }
 inline std::byte* encode_bare(FrameType type, std::byte* to) {
   to[0] = static_cast<std::byte>(type);
@@ -243,6 +266,12 @@ inline const std::byte* decode(const std::byte* at, const std::byte* end, Cancel
   frame.total = load<std::uint16_t>(at + 10);
   return at + 12;
 }
+inline const std::byte* decode(const std::byte* at, const std::byte* end, RetireFrame& frame) {
+  if (static_cast<std::size_t>(end - at) < kRetireFrameBytes) return nullptr;
+  frame.key_id = load<std::uint32_t>(at + 1);
+  std::memcpy(frame.mac.data(), at + kRetireBytes, frame.mac.size());
+  return at + kRetireFrameBytes;
+}
 inline const std::byte* decode_level(const std::byte* at, const std::byte* end, std::uint8_t& level,
                                      std::uint64_t& value) {
   if (end - at < 10) return nullptr;
@@ -255,10 +284,11 @@ inline const std::byte* decode_u64(const std::byte* at, const std::byte* end, st
   value = load<std::uint64_t>(at + 1);
   return at + 9;
 }
-inline const std::byte* decode_u32(const std::byte* at, const std::byte* end, std::uint32_t& value) {
-  if (end - at < 5) return nullptr;
-  value = load<std::uint32_t>(at + 1);
-  return at + 5;
+inline const std::byte* decode(const std::byte* at, const std::byte* end, PathFrame& frame) {
+  if (static_cast<std::size_t>(end - at) < kPathFrameBytes) return nullptr;
+  frame.path = load<std::uint32_t>(at + 1);
+  std::memcpy(frame.reset_key.data(), at + 5, frame.reset_key.size());
+  return at + kPathFrameBytes;
 }
 
 }  // namespace weir::wire

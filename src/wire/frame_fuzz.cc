@@ -87,7 +87,6 @@ const std::byte* ack(const std::byte* at, const std::byte* end, std::byte* scrat
 const std::byte* small(const std::byte* at, const std::byte* end, std::byte* scratch) {
   const auto type = static_cast<FrameType>(*at);
   std::uint64_t value = 0;
-  std::uint32_t value32 = 0;
   std::uint8_t byte = 0;
   const std::byte* next = nullptr;
   const std::byte* again_end = scratch;
@@ -110,10 +109,18 @@ const std::byte* small(const std::byte* at, const std::byte* end, std::byte* scr
       next = decode_level(at, end, byte, value);
       again_end = encode_level(type, byte, value, scratch);
       break;
-    case FrameType::path:
-      next = decode_u32(at, end, value32);
-      again_end = encode_u32(type, value32, scratch);
+    case FrameType::path: {
+      PathFrame frame;
+      next = decode(at, end, frame);
+      again_end = encode(frame, scratch);
       break;
+    }
+    case FrameType::retire_control_key: {
+      RetireFrame frame;
+      next = decode(at, end, frame);
+      again_end = encode(frame, scratch);
+      break;
+    }
     case FrameType::ping:
       next = at + 1;
       again_end = encode_bare(type, scratch);

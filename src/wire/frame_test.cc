@@ -243,6 +243,33 @@ TEST(CancelFrame, SurvivesARoundTripAndIsRejectedWhereverItIsCut) {
   }
 }
 
+TEST(RetireFrame, SurvivesARoundTripAndIsRejectedWhereverItIsCut) {
+  for (const std::uint32_t key_id : {0u, 1u, kMax32}) {
+    RetireFrame frame{.key_id = key_id};
+    for (std::size_t i = 0; i < frame.mac.size(); ++i) frame.mac[i] = static_cast<std::byte>(i * 17 + 1);
+    const Bytes bytes = encoded([&](std::byte* to) { return encode(frame, to); });
+    EXPECT_EQ(bytes.size(), kRetireFrameBytes);
+    expect_every_truncation_rejected(bytes, [&](const std::byte* at, const std::byte* end) {
+      RetireFrame back;
+      const std::byte* next = decode(at, end, back);
+      if (next != nullptr) {
+        EXPECT_EQ(back.key_id, key_id);
+        EXPECT_EQ(back.mac, frame.mac);
+      }
+      return next;
+    });
+  }
+}
+
+TEST(RetireFrame, HasTheLayoutThatTheDocumentPromises) {
+  RetireFrame frame{.key_id = 0x04030201};
+  frame.mac.fill(std::byte{0xaa});
+  const Bytes out = encoded([&](std::byte* to) { return encode(frame, to); });
+  Bytes expected(kRetireFrameBytes, std::byte{0xaa});
+  for (std::size_t i = 0; i < kRetireBytes; ++i) expected[i] = static_cast<std::byte>(i == 0 ? 13 : i);
+  EXPECT_EQ(out, expected);
+}
+
 TEST(SmallFrames, SurviveARoundTripAndAreRejectedWhereverTheyAreCut) {
   for (const std::uint64_t value : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{1} << 32, kMax64}) {
     const Bytes level = encoded([&](std::byte* to) { return encode_level(FrameType::credit, 4, value, to); });
@@ -269,15 +296,18 @@ TEST(SmallFrames, SurviveARoundTripAndAreRejectedWhereverTheyAreCut) {
     });
   }
   for (const std::uint32_t value : {0u, 1u, kMax32}) {
-    const Bytes narrow = encoded([&](std::byte* to) { return encode_u32(FrameType::path, value, to); });
-    expect_every_truncation_rejected(narrow, [&](const std::byte* at, const std::byte* end) {
-      std::uint32_t got = 0;
-      const std::byte* next = decode_u32(at, end, got);
-      if (next != nullptr) {
-        EXPECT_EQ(got, value);
-      }
-      return next;
-    });
+    PathFrame path{.path = value};
+    path.reset_key.fill(std::byte{0x5a});
+    expect_every_truncation_rejected(encoded([&](std::byte* to) { return encode(path, to); }),
+                                     [&](const std::byte* at, const std::byte* end) {
+                                       PathFrame got;
+                                       const std::byte* next = decode(at, end, got);
+                                       if (next != nullptr) {
+                                         EXPECT_EQ(got.path, value);
+                                         EXPECT_EQ(got.reset_key, path.reset_key);
+                                       }
+                                       return next;
+                                     });
   }
   const Bytes bare = encoded([](std::byte* to) { return encode_bare(FrameType::ping, to); });
   ASSERT_EQ(bare.size(), 1u);
@@ -291,7 +321,7 @@ TEST(SmallFrames, CarryTheirTypeInTheFirstByte) {
   EXPECT_EQ(encoded([](std::byte* to) { return encode_u64(FrameType::probe_response, 0, to); })[0], std::byte{8});
   EXPECT_EQ(encoded([](std::byte* to) { return encode_u64(FrameType::flow_reset, 0, to); })[0], std::byte{9});
   EXPECT_EQ(encoded([](std::byte* to) { return encode_level(FrameType::close, 0, 0, to); })[0], std::byte{10});
-  EXPECT_EQ(encoded([](std::byte* to) { return encode_u32(FrameType::path, 0, to); })[0], std::byte{11});
+  EXPECT_EQ(encoded([](std::byte* to) { return encode(PathFrame{}, to); })[0], std::byte{11});
 }
 
 }  // namespace

@@ -99,16 +99,18 @@ std::size_t encode(const Hello& hello, std::byte* to) {
   writer.put(type_byte(PacketType::hello));
   writer.put<std::uint8_t>(kVersion);
   put(writer, hello.initiator);
+  writer.put_bytes(hello.credential);
   return kHelloBytes;
 }
 
 std::optional<Hello> decode_hello(ByteSpan datagram) {
   if (datagram.size() < kHelloBytes) return std::nullopt;
   Reader reader(datagram);
-  reader.take<std::byte>();
+  if (reader.take<std::byte>() != type_byte(PacketType::hello)) return std::nullopt;
   if (reader.take<std::uint8_t>() != kVersion) return std::nullopt;
   Hello hello;
   if (!take(reader, hello.initiator)) return std::nullopt;
+  hello.credential = reader.take_array<kCredentialBytes>();
   return hello;
 }
 
@@ -130,7 +132,7 @@ std::size_t encode(const HelloReply& reply, std::byte* to) {
 
 std::optional<DecodedHelloReply> decode_hello_reply(ByteSpan datagram) {
   Reader reader(datagram);
-  reader.take<std::byte>();
+  if (reader.take<std::byte>() != type_byte(PacketType::hello_reply)) return std::nullopt;
   if (reader.take<std::uint8_t>() != kVersion) return std::nullopt;
   reader.take<std::uint16_t>();
   DecodedHelloReply out{};
@@ -154,6 +156,7 @@ std::size_t encode(const FirstPrefix& prefix, std::byte* to) {
   writer.put<std::uint64_t>(prefix.sequence);
   writer.put<std::uint32_t>(prefix.allowance);
   put(writer, prefix.initiator);
+  writer.put_bytes(prefix.credential);
   writer.put_bytes(prefix.nonce);
   return writer.written();
 }
@@ -165,6 +168,7 @@ std::optional<DecodedFirst> decode_first(ByteSpan datagram) {
   out.prefix.sequence = reader.take<std::uint64_t>();
   out.prefix.allowance = reader.take<std::uint32_t>();
   if (!take(reader, out.prefix.initiator)) return std::nullopt;
+  out.prefix.credential = reader.take_array<kCredentialBytes>();
   out.prefix.nonce = reader.take_array<kNonceBytes>();
   out.authenticated = datagram.subspan(kHeaderBytes, reader.at());
   const ByteSpan tag = reader.take_bytes(kTagBytes);
@@ -173,6 +177,40 @@ std::optional<DecodedFirst> decode_first(ByteSpan datagram) {
   out.bytes = kHeaderBytes + reader.at();
   if (datagram.size() < out.bytes + kTagBytes + 1) return std::nullopt;
   return out;
+}
+
+std::size_t encode(const UnknownSecret& unknown, std::byte* to) {
+  Writer writer(to);
+  writer.put(kUnknownSecretByte);
+  writer.put<std::uint8_t>(kVersion);
+  writer.put<std::uint32_t>(unknown.to_path);
+  writer.put_bytes(unknown.echo);
+  writer.put_bytes(unknown.credential);
+  return writer.written();
+}
+
+std::optional<UnknownSecret> decode_unknown_secret(ByteSpan datagram) {
+  if (datagram.size() != kUnknownSecretBytes) return std::nullopt;
+  Reader reader(datagram);
+  if (reader.take<std::byte>() != kUnknownSecretByte) return std::nullopt;
+  if (reader.take<std::uint8_t>() != kVersion) return std::nullopt;
+  UnknownSecret out;
+  out.to_path = reader.take<std::uint32_t>();
+  out.echo = reader.take_array<16>();
+  out.credential = reader.take_array<kCredentialBytes>();
+  return out;
+}
+
+std::size_t encode(const UnknownPath& unknown, std::byte* to) {
+  to[0] = kUnknownPathByte;
+  store24(to + 1, unknown.number_low);
+  store<std::uint32_t>(to + 4, unknown.path);
+  return kUnknownPathBytes - kTagBytes;
+}
+
+std::optional<UnknownPath> decode_unknown_path(ByteSpan datagram) {
+  if (datagram.size() != kUnknownPathBytes || datagram[0] != kUnknownPathByte) return std::nullopt;
+  return UnknownPath{.number_low = load24(datagram.data() + 1), .path = load<std::uint32_t>(datagram.data() + 4)};
 }
 
 }  // namespace weir::wire

@@ -63,11 +63,16 @@ struct Introduction {
   ByteSpan name;  // at most kMaxNameBytes; points into the decoded datagram
 };
 
+// Names the secret that a handshake is keyed with; all zeros: the one that both sides were configured with.
+inline constexpr std::size_t kCredentialBytes = 16;
+using CredentialId = std::array<std::byte, kCredentialBytes>;
+
 // A hello is padded so that no answer to it is larger than itself.
 inline constexpr std::size_t kHelloBytes = 256;
 
 struct Hello {
   Introduction initiator;
+  CredentialId credential{};
 };
 
 struct HelloReply {
@@ -86,6 +91,7 @@ struct FirstPrefix {
   std::uint64_t sequence = 0;
   std::uint32_t allowance = 0;  // as the reply said
   Introduction initiator;
+  CredentialId credential{};
   std::array<std::byte, kNonceBytes> nonce{};
 };
 
@@ -105,7 +111,7 @@ std::optional<DecodedHelloReply> decode_hello_reply(ByteSpan datagram);
 // Writes the prefix behind a header that is already there, without its tag, which the caller appends over
 // [to, to + returned). `to` holds kMaxPrefixBytes.
 inline constexpr std::size_t kMaxPrefixBytes =
-    8 + 4 + 4 + 2 + 2 + 32 + 16 + 1 + kMaxNameBytes + kNonceBytes + kTagBytes;
+    8 + 4 + 4 + 2 + 2 + 32 + 16 + 1 + kMaxNameBytes + kCredentialBytes + kNonceBytes + kTagBytes;
 std::size_t encode(const FirstPrefix& prefix, std::byte* to);
 struct DecodedFirst {
   FirstPrefix prefix;
@@ -114,5 +120,32 @@ struct DecodedFirst {
   std::size_t bytes = 0;  // of header and prefix with its tag: where the ciphertext begins
 };
 std::optional<DecodedFirst> decode_first(ByteSpan datagram);
+
+// Plain answers of somebody who has lost what the other side refers to. They share the type bits of hello and
+// hello_reply; the bits above tell them apart.
+inline constexpr std::byte kUnknownSecretByte{0x06};
+inline constexpr std::byte kUnknownPathByte{0x07};
+
+// To a hello or first packet: no such credential here.
+struct UnknownSecret {
+  std::uint32_t to_path = 0;         // the initiator's
+  std::array<std::byte, 16> echo{};  // of a hello: the first half of its random; of a first packet: its nonce
+  CredentialId credential{};
+};
+inline constexpr std::size_t kUnknownSecretBytes = 2 + 4 + 16 + kCredentialBytes + kTagBytes;
+
+// To a sealed packet: no such path here. Smaller than the smallest packet that can provoke it.
+struct UnknownPath {
+  std::uint32_t number_low = 0;  // of that packet
+  std::uint32_t path = 0;        // that it named
+};
+inline constexpr std::size_t kUnknownPathBytes = 1 + 3 + 4 + kTagBytes;
+static_assert(kUnknownPathBytes < kMinPacketBytes);
+
+// Both without the tag, which the caller appends over all that was written.
+std::size_t encode(const UnknownSecret& unknown, std::byte* to);
+std::size_t encode(const UnknownPath& unknown, std::byte* to);
+std::optional<UnknownSecret> decode_unknown_secret(ByteSpan datagram);
+std::optional<UnknownPath> decode_unknown_path(ByteSpan datagram);
 
 }  // namespace weir::wire

@@ -60,6 +60,18 @@ void first(ByteSpan datagram) {
   WEIR_CHECK(std::equal(again, again + size, decoded->authenticated.begin()), "a prefix encodes to other bytes");
 }
 
+void unknown(ByteSpan datagram) {
+  std::byte again[kUnknownSecretBytes];
+  if (const auto secret = decode_unknown_secret(datagram)) {
+    const std::size_t size = encode(*secret, again);
+    WEIR_CHECK(std::equal(again, again + size, datagram.begin()), "an unknown_secret encodes to other bytes");
+  }
+  if (const auto path = decode_unknown_path(datagram)) {
+    const std::size_t size = encode(*path, again);
+    WEIR_CHECK(std::equal(again, again + size, datagram.begin()), "an unknown_path encodes to other bytes");
+  }
+}
+
 void header(ByteSpan datagram) {
   if (datagram.size() < kMinPacketBytes) return;
   std::byte again[kHeaderBytes];
@@ -75,5 +87,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   hello(datagram);
   hello_reply(datagram);
   first(datagram);
+  unknown(datagram);
   return 0;
 }

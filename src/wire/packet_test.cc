@@ -44,6 +44,12 @@ void expect_same(const Introduction& left, const Introduction& right) {
 
 const std::string kNames[] = {"", "a", "client.example", std::string(kMaxNameBytes, 'n')};
 
+CredentialId credential(std::uint8_t seed) {
+  CredentialId id;
+  for (std::size_t i = 0; i < id.size(); ++i) id[i] = static_cast<std::byte>(seed + i);
+  return id;
+}
+
 TEST(PacketHeader, EveryFieldSurvivesARoundTripAtItsBounds) {
   for (const PacketType type : {PacketType::sealed, PacketType::first, PacketType::hello, PacketType::hello_reply}) {
     for (const std::uint8_t key_low : {0, 1, 63}) {
@@ -89,14 +95,54 @@ TEST(PacketHeader, TellsHellosFromPackets) {
 
 TEST(Hello, SurvivesARoundTrip) {
   for (const std::string& name : kNames) {
-    const Hello hello{.initiator = introduction(name, 3)};
+    const Hello hello{.initiator = introduction(name, 3), .credential = credential(9)};
     Bytes bytes(kHelloBytes, std::byte{0xee});
     ASSERT_EQ(encode(hello, bytes.data()), kHelloBytes);
     const ExactCopy copy(bytes);
     const auto back = decode_hello(copy.span());
     ASSERT_TRUE(back.has_value());
     expect_same(hello.initiator, back->initiator);
+    EXPECT_EQ(hello.credential, back->credential);
   }
+}
+
+TEST(Hello, OfAnotherKindIsNotOne) {
+  Bytes bytes(kHelloBytes);
+  encode(Hello{.initiator = introduction("a", 3)}, bytes.data());
+  bytes[0] = kUnknownSecretByte;
+  EXPECT_FALSE(decode_hello(bytes).has_value());
+}
+
+TEST(UnknownSecret, SurvivesARoundTripAndNoOtherLength) {
+  UnknownSecret unknown{.to_path = kMax32 - 1, .credential = credential(5)};
+  unknown.echo.fill(std::byte{0x77});
+  Bytes bytes(kUnknownSecretBytes + 1);
+  ASSERT_EQ(encode(unknown, bytes.data()), kUnknownSecretBytes - kTagBytes);
+  const auto back = decode_unknown_secret(ByteSpan(bytes).first(kUnknownSecretBytes));
+  ASSERT_TRUE(back.has_value());
+  EXPECT_EQ(back->to_path, unknown.to_path);
+  EXPECT_EQ(back->echo, unknown.echo);
+  EXPECT_EQ(back->credential, unknown.credential);
+  for (std::size_t size = 0; size <= bytes.size(); ++size) {
+    if (size == kUnknownSecretBytes) continue;
+    EXPECT_FALSE(decode_unknown_secret(
+        ExactCopy(Bytes(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size))).span()));
+  }
+  bytes[1] = static_cast<std::byte>(kVersion + 1);
+  EXPECT_FALSE(decode_unknown_secret(ByteSpan(bytes).first(kUnknownSecretBytes)));
+}
+
+TEST(UnknownPath, SurvivesARoundTripAndIsSmallerThanAnyPacket) {
+  Bytes bytes(kUnknownPathBytes);
+  ASSERT_EQ(encode(UnknownPath{.number_low = 0xabcdef, .path = kMax32 - 7}, bytes.data()),
+            kUnknownPathBytes - kTagBytes);
+  const auto back = decode_unknown_path(bytes);
+  ASSERT_TRUE(back.has_value());
+  EXPECT_EQ(back->number_low, 0xabcdefu);
+  EXPECT_EQ(back->path, kMax32 - 7);
+  EXPECT_FALSE(decode_unknown_path(ByteSpan(bytes).first(kUnknownPathBytes - 1)));
+  bytes[0] = std::byte{3};
+  EXPECT_FALSE(decode_unknown_path(bytes));
 }
 
 TEST(Hello, IsPaddedWithZerosAndNothingOfTheSendersMemory) {
@@ -221,6 +267,7 @@ Bytes first_packet(const FirstPrefix& prefix, std::size_t text) {
 FirstPrefix prefix_of(const std::string& name) {
   FirstPrefix prefix{.sequence = kMax64 - 1, .allowance = kMax32, .initiator = introduction(name, 1)};
   prefix.nonce.fill(std::byte{0x44});
+  prefix.credential = credential(0x30);
   return prefix;
 }
 
@@ -234,6 +281,7 @@ TEST(FirstPrefix, SurvivesARoundTrip) {
     EXPECT_EQ(back->prefix.sequence, prefix.sequence);
     EXPECT_EQ(back->prefix.allowance, prefix.allowance);
     EXPECT_EQ(back->prefix.nonce, prefix.nonce);
+    EXPECT_EQ(back->prefix.credential, prefix.credential);
     expect_same(prefix.initiator, back->prefix.initiator);
     EXPECT_EQ(back->bytes, bytes.size() - 1 - kTagBytes);
     EXPECT_EQ(back->authenticated.data(), copy.span().data() + kHeaderBytes);
@@ -273,13 +321,18 @@ TEST(Datagrams, ArbitraryBytesNeverReadBeyondTheirEnd) {
   for (int i = 0; i < 20'000; ++i) {
     Bytes bytes(random.below(400));
     for (auto& byte : bytes) byte = static_cast<std::byte>(random.next());
-    if (bytes.size() > 2 && random.chance(0.8)) bytes[1] = static_cast<std::byte>(kVersion);
+    if (bytes.size() > 2 && random.chance(0.8)) {
+      bytes[0] = static_cast<std::byte>(2 + random.below(6));
+      bytes[1] = static_cast<std::byte>(kVersion);
+    }
     const ExactCopy copy(bytes);
     if (const auto hello = decode_hello(copy.span())) {
       ++hellos;
       EXPECT_LE(hello->initiator.name.size(), kMaxNameBytes);
     }
     decode_hello_reply(copy.span());
+    decode_unknown_secret(copy.span());
+    decode_unknown_path(copy.span());
     if (const auto first = decode_first(copy.span())) {
       EXPECT_LT(first->bytes + kTagBytes, bytes.size());
     }

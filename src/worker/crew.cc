@@ -61,6 +61,26 @@ Result<void> Crew::start() {
   return {};
 }
 
+Result<std::shared_ptr<Worker>> Crew::handshake_worker() {
+  if (!has_threads()) return workers_.front();
+  std::lock_guard lock(mutex_);
+  if (handshake_worker_ != nullptr) return handshake_worker_;
+  auto worker = std::make_shared<Worker>(Worker::Options{.index = static_cast<std::uint32_t>(workers_.size()),
+                                                         .has_thread = true,
+                                                         .idle = Idle::adaptive,
+                                                         .subscriber = options_.subscriber});
+  if (!worker->is_open()) {
+    return std::unexpected(
+        Error(Code::overloaded, "the process has used up its descriptors: raise `ulimit -n` or share Workers"));
+  }
+  try {
+    worker->start();
+  } catch (const std::system_error& thrown) {
+    return std::unexpected(Error(Code::overloaded, std::string("a thread could not be started: ") + thrown.what()));
+  }
+  return handshake_worker_ = worker;
+}
+
 Crew::~Crew() { stop(); }
 
 void Crew::stop() {
@@ -73,6 +93,10 @@ void Crew::stop() {
   for (auto& worker : workers_) {
     worker->stop_and_join();
     worker->retire();
+  }
+  if (handshake_worker_ != nullptr) {
+    handshake_worker_->stop_and_join();
+    handshake_worker_->retire();
   }
 }
 

@@ -36,6 +36,9 @@ class Crew {
   std::size_t size() const { return workers_.size(); }
   const std::shared_ptr<Worker>& worker(std::size_t index) const { return workers_[index]; }
   bool has_threads() const { return options_.threads > 0; }
+  // Where handshakes are made: a thread of their own, started on first use and shared by all pools, because one takes
+  // milliseconds. Without threads, the only loop there is.
+  Result<std::shared_ptr<Worker>> handshake_worker();
   void stop();
 
  private:
@@ -44,6 +47,7 @@ class Crew {
 
   const Options options_;
   std::vector<std::shared_ptr<Worker>> workers_;
+  std::shared_ptr<Worker> handshake_worker_;
   std::mutex mutex_;
   std::condition_variable stop_requested_;
   bool is_stopping_ = false;

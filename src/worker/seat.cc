@@ -50,7 +50,11 @@ bool Seat::poll_once(Instant now) {
 bool Seat::deliver_and_transmit(Instant now) {
   bool busy = engine_.deliver(now) != 0;
   if (host_ != nullptr) host_->flush(now);
-  for (int round = 0; round < kMaxRounds && transmit(now); ++round) busy = true;
+  for (int round = 0; round < kMaxRounds && transmit(now); ++round) {
+    busy = true;
+    // The rest of a train that was cut short waits a turn: what has come meanwhile may be more urgent.
+    if (engine_.has_cut_short()) break;
+  }
   return busy;
 }
 

@@ -10,6 +10,7 @@
 #include "base/time.h"
 #include "engine/engine.h"
 #include "link/link.h"
+#include "worker/pollable.h"
 
 namespace weir::worker {
 
@@ -35,7 +36,7 @@ class SeatHost {
 
 // Owns neither engine nor link; has no thread, no clock and, in the steady state, allocates nothing. One thread at a
 // time may call it.
-class Seat {
+class Seat final : public Pollable {
  public:
   // `host` may be null.
   Seat(engine::Engine& engine, link::Link& link, Burst& burst, SeatHost* host = nullptr);
@@ -44,20 +45,14 @@ class Seat {
 
   // One turn: fire timers, take submissions, receive a burst; deliver, collect and send, also in between. True if
   // anything was done or more can be done at once.
-  bool poll_once(Instant now);
+  bool poll_once(Instant now) override;
 
-  // When the next turn is due if nothing arrives before: a time that has passed if there is work now.
-  Instant next_deadline() const;
-  // The link had no room: poll again when its descriptor is writable.
-  bool is_blocked() const { return first_unsent_ < trains_.size(); }
-  // The link had nothing to receive into: its descriptor stays readable whatever one does. next_deadline() says when to
-  // look again.
-  bool is_starved() const { return is_starved_; }
-  // The poller saw an error condition on the link's descriptor.
-  void note_error() { link_.note_error(); }
-
-  // The loop gets another thread, or none.
-  void let_go() {
+  Instant next_deadline() const override;
+  int descriptor() const override { return link_.descriptor(); }
+  bool is_blocked() const override { return first_unsent_ < trains_.size(); }
+  bool is_starved() const override { return is_starved_; }
+  void note_error() override { link_.note_error(); }
+  void let_go() override {
     if (host_ != nullptr) host_->let_go();
   }
 

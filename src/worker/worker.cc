@@ -244,7 +244,7 @@ void Worker::make_ready(Hosted& hosted) {
 void Worker::watch(Hosted& hosted) {
   hosted.is_watched_for_writing = hosted.seat->is_blocked();
   hosted.is_watched_for_reading = !hosted.seat->is_starved();
-  const int descriptor = hosted.seat->link().descriptor();
+  const int descriptor = hosted.seat->descriptor();
   if (descriptor < 0) return;
   poller_.want(descriptor, &hosted, {.read = hosted.is_watched_for_reading, .write = hosted.is_watched_for_writing});
 }
@@ -294,13 +294,13 @@ void Worker::add(Hosted& hosted) {
   seats_.push_back(&hosted);
   ready_.reserve(seats_.size());
   polling_.reserve(seats_.size());
-  const int descriptor = hosted.seat->link().descriptor();
+  const int descriptor = hosted.seat->descriptor();
   if (descriptor >= 0) poller_.add(descriptor, &hosted);
   for (Hosted* each : seats_) touch(*each);  // whichever way of polling holds from here on, it begins with all
 }
 
 void Worker::remove(Hosted& hosted) {
-  const int descriptor = hosted.seat->link().descriptor();
+  const int descriptor = hosted.seat->descriptor();
   if (descriptor >= 0) poller_.remove(descriptor);
   std::erase(seats_, &hosted);
   std::erase(ready_, &hosted);

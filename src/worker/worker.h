@@ -25,7 +25,7 @@ namespace weir::worker {
 
 // A seat on a worker, in the host's memory. Everything but `rung` is the loop's.
 struct Hosted {
-  Seat* seat = nullptr;
+  Pollable* seat = nullptr;
   std::atomic<bool>* rung = nullptr;  // another thread left something for this seat
   Instant deadline = Instant::never();
   std::size_t heap_index = DeadlineHeap<Hosted>::kOutside;

@@ -1,0 +1,171 @@
+#include "sim/handshaker.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "sim/identities.h"
+
+namespace weir::sim {
+
+Handshaker::Handshaker(World& world, const Options& options, crypto::Entropy& entropy, SimLink& link)
+    : world_(world), options_(options), link_(link) {
+  const auto credentials = identity_of(options.host, link.local());
+  handshake::Offer self;
+  self.incarnation = options.incarnation;
+  self.name = credentials->names().first();
+  self.workers = {{.port = kDataPort}};
+  self.calls = options.limits.calls_per_peer;
+  self.inline_bytes = static_cast<std::uint32_t>(options.limits.inline_bytes);
+  handshake::Broker::Options broker{
+      .credentials = credentials,
+      .accepts = options.accepts,
+      .self = std::move(self),
+      .signer = options.signer,
+      .wall_clock = [this] { return wall_seconds(world_.now()) + options_.clock_error_seconds; },
+      .entropy = &entropy,
+      .seed = options.seed,
+      .max_incoming = options.limits.handshakes_in,
+      .timeout = options.timeouts.handshake};
+  // As pool::Handshaker has it.
+  broker.map.capacity = options.limits.credentials;
+  broker.map.lifetime = 2 * options.timeouts.credential;
+  broker.map.grace = options.grace;
+  broker.map.simultaneous = options.simultaneous;
+  broker.plan.max_running = options.limits.handshakes_out;
+  broker.plan.max_queued = std::size_t{options.limits.peers} * 2;
+  broker.plan.max_addresses = std::size_t{options.limits.peers} * 4 + options.limits.handshakes_out;
+  broker.plan.longest_backoff = std::chrono::seconds(2);
+  broker.plan.period = options.timeouts.credential;
+  broker.plan.idle = options.timeouts.credential;
+  broker_ = std::make_unique<handshake::Broker>(std::move(broker));
+  datagrams_.reserve(link::kReceiveBurst);
+}
+
+Handshaker::~Handshaker() = default;
+
+void Handshaker::add_peer(std::uint32_t peer, const Address& address) {
+  addresses_[peer] = address;
+  waiters_[address].peer = peer;
+}
+
+std::size_t Handshaker::waiting() const {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(waiters_, [](const auto& each) { return each.second.is_waiting; }));
+}
+
+// ---- the engine's side ----
+
+bool Handshaker::find(const engine::CredentialId& id, engine::KnownCredential& out) const {
+  peer::Credential credential;
+  if (!broker_->map().find(id, credential)) return false;
+  out.secret = crypto::SharedSecret::from_secret(credential.secret);
+  out.hello_key = credential.hello_key;
+  out.responder_key = credential.responder_key;
+  return true;
+}
+
+void Handshaker::on_shown(const engine::CredentialId& id) {
+  if (broker_->map().mark_used(id, peer::SecretMap::Side::both)) shown_.push_back(id);
+}
+
+bool Handshaker::drain(Instant now) {
+  const bool has_any = !told_.empty();
+  for (const Told& each : std::exchange(told_, {})) {
+    if (each.failure) {
+      engine_->refuse(each.peer, each.failure->code(), each.failure->message(), now);
+    } else {
+      engine_->install(each.peer, each.credential, now);
+    }
+  }
+  ask_for_credentials(now);
+  return has_any;
+}
+
+void Handshaker::flush(Instant now) { ask_for_credentials(now); }
+
+void Handshaker::ask_for_credentials(Instant) {
+  engine::Wanted wanted;
+  while (engine_->take_wanted(wanted)) requests_.push_back(wanted);
+}
+
+// ---- the broker's side ----
+
+void Handshaker::poll_once(Instant now) {
+  take_requests(now);
+  if (broker_->next_deadline() <= now) broker_->on_timeout(now);
+  receive(now);
+  take_news(now);
+  send(now);
+  take_news(now);  // what was written has ended handshakes
+}
+
+Instant Handshaker::next_deadline() const { return is_blocked() ? link_.writable_at() : broker_->next_deadline(); }
+
+void Handshaker::take_requests(Instant now) {
+  for (const engine::CredentialId& id : std::exchange(shown_, {})) broker_->on_shown(id, now);
+  for (const engine::Wanted& wanted : std::exchange(requests_, {})) {
+    const Address& address = addresses_.at(wanted.peer);
+    world_.journal.note(now, "wants-credential host peer suspects", {options_.host, wanted.peer, wanted.suspects});
+    Waiter& waiter = waiters_.at(address);
+    waiter.is_waiting = true;
+    waiter.since = now;
+    if (wanted.suspects) {
+      broker_->suspect(address, "", wanted.suspected, wanted.is_alive, now);
+    } else {
+      broker_->want(address, "", now);
+    }
+  }
+}
+
+void Handshaker::receive(Instant now) {
+  datagrams_.clear();
+  link_.receive(datagrams_);
+  for (const link::Datagram& datagram : datagrams_) broker_->on_datagram(datagram.bytes, datagram.from, now);
+  link_.recycle();
+  link::Unreachable report;
+  while (link_.take_unreachable(report)) broker_->on_unreachable(report.who, report.quoted_bytes(), now);
+}
+
+void Handshaker::send(Instant now) {
+  for (;;) {
+    if (pending_.bytes.empty()) {
+      ByteSpan bytes;
+      if (!broker_->take_datagram(pending_.to, bytes, now)) return;
+      sending_.assign(bytes.begin(), bytes.end());
+      pending_.bytes = sending_;
+    }
+    link::SendStatus status{};
+    if (link_.send({&pending_, 1}, {&status, 1}) == 0) return;  // no room: when it is writable again
+    pending_.bytes = {};
+  }
+}
+
+void Handshaker::take_news(Instant now) {
+  handshake::Broker::News news;
+  while (broker_->take_news(news)) {
+    const auto found = waiters_.find(news.address);
+    if (found == waiters_.end() || (news.failure && !found->second.is_waiting)) continue;
+    Waiter& waiter = found->second;
+    Told told{.peer = waiter.peer, .failure = news.failure, .credential = {}};
+    if (news.failure) {
+      ++stats_.refused;
+      world_.journal.note(now, "no-credential host peer code",
+                          {options_.host, waiter.peer, static_cast<std::uint64_t>(news.failure->code())});
+    } else {
+      if (stats_.installed++ == 0) stats_.first_handshake = now - waiter.since;
+      world_.journal.note(now, "credential host peer renewed", {options_.host, waiter.peer, !waiter.is_waiting});
+      told.credential = {.id = news.credential.id,
+                         .secret = crypto::SharedSecret::from_secret(news.credential.secret),
+                         .reset_key = news.credential.reset_key,
+                         .data = news.credential.data_addresses().front().address};
+    }
+    waiter.is_waiting = false;
+    told_.push_back(std::move(told));
+  }
+  while (const auto refusal = broker_->take_refusal()) {
+    world_.journal.note(now, "visitor-refused host code",
+                        {options_.host, static_cast<std::uint64_t>(refusal->error.code())});
+  }
+}
+
+}  // namespace weir::sim

@@ -1,0 +1,105 @@
+// Handshaker: what a pool does about identities, for one simulated process: a broker with its socket, and the ways
+// between it and the engine.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/engine.h"
+#include "handshake/broker.h"
+#include "sim/link.h"
+#include "sim/world.h"
+#include "worker/seat.h"
+
+namespace weir::sim {
+
+inline constexpr std::uint16_t kDataPort = 4'433;
+inline constexpr std::uint16_t kHandshakePort = 4'434;
+
+// One per simulated process of a host with an identity. It stands for pool::Handshaker and for the part of pool::Post
+// that talks to it; those have threads, sockets and a clock, and hand over between them what passes directly here.
+class Handshaker final : public engine::CredentialBook, public worker::SeatHost {
+ public:
+  struct Options {
+    HostId host = 0;
+    std::uint64_t seed = 0;
+    crypto::KeyBytes signer{};
+    crypto::Incarnation incarnation{};
+    bool accepts = false;
+    std::int64_t clock_error_seconds = 0;
+    Duration grace{};         // of credentials that were replaced
+    Duration simultaneous{};  // handshakes of both sides within this
+    Limits limits;
+    Timeouts timeouts;
+  };
+  // How long handshakes took and how many there were.
+  struct Stats {
+    std::uint64_t installed = 0;  // credentials given to the engine
+    std::uint64_t refused = 0;    // wishes that failed
+    Duration first_handshake{0};  // from the engine's first wish to its credential
+  };
+
+  Handshaker(World& world, const Options& options, crypto::Entropy& entropy, SimLink& link);
+  ~Handshaker() override;
+
+  void set_engine(engine::Engine& engine) { engine_ = &engine; }
+  // The engine calls this peer by this address.
+  void add_peer(std::uint32_t peer, const Address& address);
+
+  // ---- engine::CredentialBook ----
+  bool find(const engine::CredentialId& id, engine::KnownCredential& out) const override;
+  void on_shown(const engine::CredentialId& id) override;
+
+  // ---- worker::SeatHost ----
+  bool drain(Instant now) override;
+  void flush(Instant now) override;
+
+  // A turn, after the seat's.
+  void poll_once(Instant now);
+  Instant next_deadline() const;
+  bool is_blocked() const { return !pending_.bytes.empty(); }
+  bool has_news() const { return !told_.empty() || !requests_.empty() || !shown_.empty(); }
+
+  const Stats& stats() const { return stats_; }
+  handshake::EndpointStats endpoint_stats() const { return broker_->stats(); }
+  const peer::SecretMap& map() const { return broker_->map(); }
+  std::size_t waiting() const;  // peers of the engine whose credentials are under way
+
+ private:
+  struct Waiter {  // and everybody who was ever answered: renewals go to them, too
+    std::uint32_t peer = 0;
+    bool is_waiting = false;
+    Instant since{};
+  };
+  struct Told {
+    std::uint32_t peer = 0;
+    std::optional<Error> failure;
+    engine::Credential credential;
+  };
+
+  void ask_for_credentials(Instant now);
+  void take_requests(Instant now);
+  void receive(Instant now);
+  void send(Instant now);
+  void take_news(Instant now);
+
+  World& world_;
+  const Options options_;
+  SimLink& link_;
+  engine::Engine* engine_ = nullptr;
+  std::unique_ptr<handshake::Broker> broker_;
+  std::unordered_map<std::uint32_t, Address> addresses_;  // of peers
+  std::unordered_map<Address, Waiter, AddressHash> waiters_;
+  std::vector<engine::Wanted> requests_;
+  std::vector<engine::CredentialId> shown_;
+  std::vector<Told> told_;
+  std::vector<link::Datagram> datagrams_;
+  std::vector<std::byte> sending_;
+  link::Train pending_;  // did not fit into the socket's buffer
+  Stats stats_;
+};
+
+}  // namespace weir::sim

@@ -1,0 +1,177 @@
+// Credentials of peers (identity mode), and what somebody says who has lost his state (docs/protocol.md, rules R-*).
+// Nothing that arrives here tears anything down: at the worst it makes this side shake hands again, and the result of
+// that decides.
+#include "engine/credential.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "crypto/reset.h"
+#include "engine/core.h"
+
+namespace weir::engine {
+
+namespace {
+// Tells the tags of unknown_secret from those of unknown_path; the low half is the path's number.
+constexpr std::uint64_t kUnknownSecret = std::uint64_t{1} << 32;
+}  // namespace
+
+crypto::Prf::Context address_bytes(const Address& address) {
+  crypto::Prf::Context out{};
+  std::memcpy(out.data(), address.ip.data(), address.ip.size());
+  store<std::uint16_t>(out.data() + address.ip.size(), address.port);
+  store<std::uint16_t>(out.data() + address.ip.size() + 2, address.scope);
+  return out;
+}
+
+// ---- credentials ----
+
+void Core::want_credential(Peer& peer, bool suspects, bool is_alive) {
+  if (peer.wants_credential && (!is_alive || peer.told_alive)) return;
+  peer.wants_credential = true;
+  peer.told_alive = is_alive;
+  wanted.push_back({.peer = peer.index,
+                    .suspects = suspects,
+                    .is_alive = is_alive,
+                    .suspected = peer.credential != nullptr ? peer.credential->id : CredentialId{}});
+}
+
+void Core::install_credential(Peer& peer, const Credential& credential, Instant now) {
+  peer.wants_credential = false;
+  if (closed || (peer.credential != nullptr && peer.credential->id == credential.id)) return;
+  const auto known = peers_by_address.find(peer.address);
+  if (known != peers_by_address.end() && known->second == peer.index) peers_by_address.erase(known);
+  peer.credential = std::make_unique<Credential>(credential);
+  peer.address = credential.data;
+  peers_by_address.try_emplace(peer.address, peer.index);
+  Path* path = path_of(peer);
+  if (path != nullptr && path->state == Path::State::hello) {  // under the credential before: nothing was sent
+    wheel.cancel(peer.timer);
+    paths.release(path);
+    peer.path = kNoPath;
+    path = nullptr;
+  }
+  if (path == nullptr) {
+    if (peer.has_queued()) start_hello(peer, now);
+    return;
+  }
+  if (Path* candidate = find_path(peer.candidate)) paths.release(candidate);
+  peer.candidate = kNoPath;
+  peer.renewing = true;
+  start_hello(peer, now);
+}
+
+// There will be none. What is sent goes on while it can; what waits has waited in vain.
+void Core::refuse_credential(Peer& peer, Code code, std::string_view sentence, Instant now) {
+  peer.wants_credential = false;
+  events.emit(event::HandshakeFailed{{}, peer.name, code, sentence});
+  if (peer.path != kNoPath) return;  // a live path, or a hello with its own timeout
+  events.emit(event::PeerHealthChanged{{}, kNoPath, peer.name, event::PeerHealth::failed});
+  const std::size_t first = completions.size();
+  fail_queued(peer, code, "", now);
+  try_again_later(peer, now);
+  if (completions.size() == first || sentence.empty()) return;
+  sentence = sentence.substr(0, transfer::BlockPool::kMaxBlockBytes);
+  transfer::Block* block = blocks.acquire(sentence.size());
+  std::memcpy(block->bytes(), sentence.data(), sentence.size());
+  sentences.push_back(block);
+  for (std::size_t i = first; i < completions.size(); ++i) {
+    completions[i].bytes = block->bytes();
+    completions[i].size = static_cast<std::uint32_t>(sentence.size());
+    completions[i].pin = block;
+  }
+}
+
+bool Core::is_tag_of(const crypto::KeyBytes& reset_key, std::uint64_t sequence, ByteSpan context,
+                     const std::byte* tag) {
+  return crypto::equal_in_constant_time(crypto::reset_tag(*reset_prf, reset_key, sequence, context),
+                                        {tag, wire::kTagBytes});
+}
+
+// ---- an unknown credential ----
+
+void Core::answer_unknown_secret(std::uint32_t to_path, ByteSpan echo, const CredentialId& credential,
+                                 const Address& to) {
+  wire::UnknownSecret unknown{.to_path = to_path, .credential = credential};
+  std::copy_n(echo.begin(), std::min(echo.size(), unknown.echo.size()), unknown.echo.begin());
+  std::byte datagram[wire::kUnknownSecretBytes];
+  const std::size_t bytes = wire::encode(unknown, datagram);
+  const auto tag = crypto::reset_tag(*reset_prf, crypto::credential_reset_key(*signer, credential),
+                                     kUnknownSecret | unknown.to_path, unknown.echo);
+  std::copy(tag.begin(), tag.end(), datagram + bytes);
+  send_plain(to, datagram);
+}
+
+void Core::on_unknown_secret(ByteSpan datagram, const Address& from, Instant) {
+  const auto unknown = wire::decode_unknown_secret(datagram);
+  Path* path = unknown ? find_path(unknown->to_path) : nullptr;
+  if (path == nullptr || path->state == Path::State::open || path->peer == nullptr || path->remote != from ||
+      path->peer->credential == nullptr || path->peer->credential->id != unknown->credential) {
+    return reject(event::Rejection::bad_hello, datagram.size());
+  }
+  // The nonce of our `first` packets tells that this answers one of them, and no hello that came late.
+  std::array<std::byte, sizeof unknown->echo> nonce{};
+  const bool confirming = path->state == Path::State::confirming;
+  if (confirming) {
+    std::copy_n(path->first_prefix->end() - static_cast<std::ptrdiff_t>(wire::kTagBytes + wire::kNonceBytes),
+                wire::kNonceBytes, nonce.begin());
+  }
+  const bool is_to_first = confirming && crypto::equal_in_constant_time(unknown->echo, nonce);
+  if ((!is_to_first &&
+       !crypto::equal_in_constant_time(unknown->echo, ByteSpan(path->peer->random).first(unknown->echo.size()))) ||
+      !is_tag_of(path->peer->credential->reset_key, kUnknownSecret | unknown->to_path, unknown->echo,
+                 datagram.data() + datagram.size() - wire::kTagBytes)) {
+    return reject(event::Rejection::bad_hello, datagram.size());
+  }
+  if (is_to_first) path->refused = true;
+  want_credential(*path->peer, true, true);
+}
+
+// ---- an unknown path ----
+
+crypto::KeyBytes Core::path_reset_key(std::uint32_t path, const Address& remote) {
+  return crypto::path_reset_key(*signer, path, address_bytes(remote));
+}
+
+// A sealed packet for a path that is not here, and was not in this incarnation: its sender talks to the one before. The
+// tag shows that the one who had given that path its number, to that very address, says so.
+void Core::answer_unknown_path(const wire::PacketHeader& header, const Address& from, Instant now) {
+  if (cookie == nullptr || closed) return;
+  if (now - unknown_window_start >= std::chrono::milliseconds(1)) {
+    unknown_window_start = now;
+    unknowns_in_window = 0;
+  }
+  if (++unknowns_in_window > kUnknownPathsPerMillisecond) return;
+  std::byte datagram[wire::kUnknownPathBytes];
+  const wire::UnknownPath unknown{.number_low = header.number_low, .path = header.path};
+  const std::size_t bytes = wire::encode(unknown, datagram);
+  const auto tag = crypto::reset_tag(*reset_prf, path_reset_key(header.path, from), unknown.number_low,
+                                     ByteSpan(datagram).subspan(4, 4));
+  std::copy(tag.begin(), tag.end(), datagram + bytes);
+  send_plain(from, datagram);
+}
+
+void Core::on_unknown_path(ByteSpan datagram, const Address& from, Instant now) {
+  const auto unknown = wire::decode_unknown_path(datagram);
+  const auto found = unknown ? peers_by_address.find(from) : peers_by_address.end();
+  Peer* peer = found == peers_by_address.end() ? nullptr : peers.at(found->second);
+  Path* path = peer == nullptr ? nullptr : path_of(*peer);
+  if (path == nullptr || path->state != Path::State::open || path->remote_id != unknown->path ||
+      path->next_number == 0) {
+    return reject(event::Rejection::unknown_path, datagram.size());
+  }
+  // It must echo a packet that is still in flight.
+  const std::uint64_t number = peer::expand(unknown->number_low, path->next_number - 1);
+  const recovery::SentPackets& sent = path->loss.sent();
+  if (!sent.contains(number) || sent[number].state == recovery::PacketState::acked ||
+      !is_tag_of(path->reset_key, unknown->number_low, datagram.subspan(4, 4), datagram.data() + 8)) {
+    return reject(event::Rejection::forged, datagram.size());
+  }
+  if (has_identity()) {
+    want_credential(*peer, true, true);
+  } else if (peer->candidate == kNoPath && !peer->saying_hello()) {
+    start_hello(*peer, now);
+  }
+}
+
+}  // namespace weir::engine

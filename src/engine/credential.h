@@ -1,0 +1,52 @@
+// What an engine knows of secrets that were agreed for one pair of peers (identity mode). In shared-secret mode there
+// is one secret for all, and none of this.
+#pragma once
+
+#include <string_view>
+
+#include "base/address.h"
+#include "crypto/cookie.h"
+#include "crypto/derive.h"
+#include "wire/packet.h"
+
+namespace weir::engine {
+
+using wire::CredentialId;
+
+// What an initiator is given: a secret that it shares with one peer, and where that peer's worker is.
+struct Credential {
+  CredentialId id{};
+  crypto::SharedSecret secret;
+  crypto::KeyBytes reset_key{};  // authenticates the peer's unknown_secret answers
+  Address data;
+};
+
+// What a responder needs of a credential that a hello names.
+struct KnownCredential {
+  crypto::SharedSecret secret;
+  crypto::KeyBytes hello_key{};
+  crypto::KeyBytes responder_key{};  // for this incarnation
+};
+
+// Where an engine looks such credentials up. Shared by the engines of a pool; called by their threads, so it must not
+// lock or allocate: anybody can send hellos.
+class CredentialBook {
+ public:
+  virtual ~CredentialBook() = default;
+  virtual bool find(const CredentialId& id, KnownCredential& out) const = 0;
+  // A packet of the other side has authenticated under a key derived from it.
+  virtual void on_shown(const CredentialId& id) = 0;
+};
+
+// A peer for which the engine has no credential, or has reason to believe that the one it has is no longer known.
+struct Wanted {
+  std::uint32_t peer = 0;
+  bool suspects = false;  // the latter
+  bool is_alive = false;  // and the peer itself said so: a handshake will find it there
+  CredentialId suspected{};
+};
+
+// An address as pseudorandom functions take it.
+crypto::Prf::Context address_bytes(const Address& address);
+
+}  // namespace weir::engine

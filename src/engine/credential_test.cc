@@ -1,0 +1,350 @@
+// Identity mode from the engine's side, and what happens when somebody has lost his state.
+#include "engine/credential.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "crypto/reset.h"
+#include "engine/core.h"
+#include "engine/engine_testing.h"
+#include "engine/hostile_testing.h"
+
+namespace weir::engine {
+namespace {
+
+using testing::Pair;
+using testing::TestCall;
+using namespace std::chrono_literals;
+
+class Book final : public CredentialBook {
+ public:
+  bool find(const CredentialId& id, KnownCredential& out) const override {
+    const auto found = known.find(id);
+    if (found == known.end()) return false;
+    out = found->second;
+    return true;
+  }
+  void on_shown(const CredentialId& id) override { ++shown[id]; }
+
+  std::map<CredentialId, KnownCredential> known;
+  std::map<CredentialId, int> shown;
+};
+
+struct Agreed {
+  Credential ours;
+  KnownCredential theirs;
+};
+
+// Both engines with a book each; the test is the one who shakes hands.
+class IdentityMode : public ::testing::Test {
+ protected:
+  static constexpr crypto::KeyBytes kSigner{std::byte{1}, std::byte{2}};
+
+  EngineConfig config(bool accepts, Book& book, std::uint8_t incarnation) {
+    EngineConfig config = testing::test_config(accepts, accepts ? 2222 : 1111);
+    config.credentials = &book;
+    config.signer = kSigner;
+    config.incarnation.fill(static_cast<std::byte>(incarnation));
+    return config;
+  }
+
+  Agreed agree(std::uint8_t number) {
+    crypto::Secret secret;
+    for (std::byte& byte : secret.writable()) byte = static_cast<std::byte>(number * 7);
+    Agreed agreed;
+    agreed.ours.id.fill(static_cast<std::byte>(number));
+    agreed.ours.secret = agreed.theirs.secret = crypto::SharedSecret::from_secret(secret);
+    agreed.ours.data = pair.addresses[1];
+    const auto aead = crypto::Aead::create(crypto::default_backend().backend);
+    agreed.ours.reset_key = crypto::credential_reset_key(crypto::Prf(*aead, kSigner), agreed.ours.id);
+    agreed.theirs.hello_key = crypto::derive_hello_key(agreed.theirs.secret);
+    agreed.theirs.responder_key = crypto::derive_responder_key(agreed.theirs.secret, pair.configs[1].incarnation);
+    return agreed;
+  }
+  void hand_out(const Agreed& agreed, bool to_server = true) {
+    if (to_server) server_book.known[agreed.ours.id] = agreed.theirs;
+    pair.client().install(pair.peer, agreed.ours, pair.now);
+  }
+  bool is_wanted(bool suspects) {
+    Wanted wanted;
+    if (!pair.client().take_wanted(wanted)) return false;
+    EXPECT_EQ(wanted.peer, pair.peer);
+    EXPECT_EQ(wanted.suspects, suspects);
+    return true;
+  }
+  // When it became true. A step ends by moving time on, so this is not the time after it.
+  template <class Done>
+  Instant when(Done&& done) {
+    Instant last = pair.now;
+    EXPECT_TRUE(pair.run_until([&] { return done() || (last = pair.now, false); }));
+    return last;
+  }
+  void restart_server(std::uint8_t incarnation) {
+    server_book.known.clear();
+    pair.configs[1].incarnation.fill(static_cast<std::byte>(incarnation));
+    pair.start(1);
+    pair.serve_echo();
+  }
+  void call_and_expect_echo() {
+    TestCall call;
+    pair.call(call, "echo", "body");
+    ASSERT_TRUE(pair.run_until([&] { return call.completions != 0; }));
+    EXPECT_FALSE(call.failed) << call.reply;
+    EXPECT_EQ(call.reply, "body");
+  }
+
+  Book client_book, server_book;
+  Pair pair{config(false, client_book, 1), config(true, server_book, 2)};
+};
+
+TEST_F(IdentityMode, ACallWaitsForACredentialAndThenRuns) {
+  pair.serve_echo();
+  TestCall call, second;
+  pair.call(call, "echo", "one");
+  pair.call(second, "echo", "two");
+  pair.turn(0);
+  EXPECT_EQ(call.completions, 0);
+  EXPECT_TRUE(is_wanted(false));
+  EXPECT_FALSE(is_wanted(false)) << "asked for twice";
+  const Agreed agreed = agree(5);
+  hand_out(agreed);
+  ASSERT_TRUE(pair.run_until([&] { return call.completions != 0 && second.completions != 0; }));
+  EXPECT_EQ(call.reply, "one");
+  EXPECT_EQ(second.reply, "two");
+  EXPECT_EQ(server_book.shown[agreed.ours.id], 1);
+}
+
+TEST_F(IdentityMode, ARefusedCredentialFailsWhatWaitsWithTheReasonGiven) {
+  TestCall call;
+  pair.call(call, "echo", "one");
+  ASSERT_TRUE(is_wanted(false));
+  {
+    std::string sentence = "the certificate of db7 expired yesterday";
+    pair.client().refuse(pair.peer, Code::unauthenticated, sentence, pair.now);
+    std::fill(sentence.begin(), sentence.end(), '#');
+  }
+  ASSERT_TRUE(pair.run_until([&] { return call.completions != 0; }));
+  EXPECT_TRUE(call.failed);
+  EXPECT_EQ(call.code, Code::unauthenticated);
+  EXPECT_FALSE(call.may_have_run);
+  EXPECT_EQ(call.reply, "the certificate of db7 expired yesterday");
+  EXPECT_EQ(pair.client().census().blocks, 0u);
+  TestCall next;
+  pair.call(next, "echo", "two");
+  EXPECT_TRUE(is_wanted(false)) << "the next call asks again";
+}
+
+TEST_F(IdentityMode, ADeadlineThatPassesWithoutACredentialIsATimeout) {
+  TestCall call;
+  pair.call(call, "echo", "one", {}, 10ms);
+  ASSERT_TRUE(pair.run_until([&] { return call.completions != 0; }));
+  EXPECT_EQ(call.code, Code::timeout);
+  EXPECT_FALSE(call.may_have_run);
+}
+
+TEST_F(IdentityMode, ACredentialThatTheResponderForgotIsAskedForAgainAtOnce) {
+  pair.serve_echo();
+  TestCall call;
+  pair.call(call, "echo", "one");
+  ASSERT_TRUE(is_wanted(false));
+  const Instant start = pair.now;
+  hand_out(agree(5), false);
+  EXPECT_LE(when([&] { return is_wanted(true); }) - start, 2 * pair.latency);
+  hand_out(agree(6));
+  ASSERT_TRUE(pair.run_until([&] { return call.completions != 0; }));
+  EXPECT_EQ(call.reply, "one");
+}
+
+TEST_F(IdentityMode, AForgedOrStaleWordThatACredentialIsUnknownIsIgnored) {
+  std::vector<std::byte> recorded;
+  pair.on_wire = [&](int from, MutableByteSpan bytes) {
+    if (from != 1 || bytes[0] != wire::kUnknownSecretByte) return;
+    if (recorded.empty()) recorded.assign(bytes.begin(), bytes.end());
+    bytes[pair.random.below(bytes.size())] ^= std::byte{1};  // the original never arrives
+  };
+  TestCall call;
+  pair.call(call, "echo", "one");
+  ASSERT_TRUE(is_wanted(false));
+  hand_out(agree(5), false);
+  pair.run_for(1ms);
+  EXPECT_FALSE(is_wanted(true));
+  ASSERT_FALSE(recorded.empty());
+  // A later hello has another random: what was said about an earlier one means nothing to it.
+  pair.on_wire = nullptr;
+  pair.client().cancel(call, pair.now);
+  hand_out(agree(6));
+  Wanted wanted;
+  while (pair.client().take_wanted(wanted)) {
+  }
+  TestCall next;
+  pair.call(next, "echo", "two");
+  pair.client().on_datagram(recorded, pair.addresses[1], 0, nullptr, pair.now);
+  EXPECT_FALSE(is_wanted(true));
+}
+
+TEST_F(IdentityMode, AHelloThatNobodyAnswersMakesTheCredentialDoubtful) {
+  pair.loss = 1;
+  TestCall call;
+  pair.call(call, "echo", "one");
+  ASSERT_TRUE(is_wanted(false));
+  hand_out(agree(5));
+  ASSERT_TRUE(pair.run_until([&] { return is_wanted(true); }));
+  EXPECT_EQ(call.completions, 0);
+}
+
+// A server that keeps one call for ever, so that a second one waits for its slot.
+struct Restarting : IdentityMode {
+  Restarting() {
+    pair.configs[1].limits.calls_per_peer = 2;
+    restart_server(2);
+    pair.serve("hold", [](Engine&, transfer::IncomingTransfer&, Instant) {});
+    pair.call(sent, "hold", "sent", {}, 60s);
+    EXPECT_TRUE(is_wanted(false));
+    hand_out(agree(5));
+    EXPECT_TRUE(pair.run_until([&] { return pair.server().census().incoming == 1; }));
+    pair.run_for(50ms);
+    pair.call(unsent, "echo", "unsent", {}, 60s);
+    pair.run_for(10ms);
+    EXPECT_EQ(pair.client().census().calls_queued, 1u);
+  }
+
+  TestCall sent, unsent;
+};
+
+TEST_F(Restarting, APeersRestartResetsWhatWasSentAndNothingElse) {
+  restart_server(3);
+  Instant asked = Instant::never();
+  pair.on_wire = [&](int from, MutableByteSpan) {
+    if (from == 0 && asked.is_never()) asked = pair.now;
+  };
+  EXPECT_LE(when([&] { return is_wanted(true); }) - asked, 2 * pair.latency) << "one round trip tells";
+  EXPECT_EQ(sent.completions, 0) << "nothing is torn down before a handshake has shown a new incarnation";
+  const Instant handed_out = pair.now;
+  hand_out(agree(6));
+  EXPECT_LE(when([&] { return sent.completions != 0; }) - handed_out, 2 * pair.latency)
+      << "one more round trip recovers";
+  EXPECT_EQ(sent.code, Code::reset);
+  EXPECT_TRUE(sent.may_have_run);
+  ASSERT_TRUE(pair.run_until([&] { return unsent.completions != 0; }));
+  EXPECT_EQ(unsent.reply, "unsent");
+  EXPECT_EQ(pair.handled, 1);
+}
+
+TEST_F(Restarting, ThePeersWordAloneChangesNothing) {
+  // The peer lost its paths, but is the process it was: calls that it holds go on, or end by its silence.
+  std::vector<std::byte> word;
+  pair.on_wire = [&](int from, MutableByteSpan bytes) {
+    if (from == 1 && bytes[0] == wire::kUnknownPathByte && word.empty()) word.assign(bytes.begin(), bytes.end());
+  };
+  restart_server(3);
+  ASSERT_TRUE(pair.run_until([&] { return is_wanted(true); }));
+  ASSERT_EQ(word.size(), wire::kUnknownPathBytes);
+  hand_out(agree(6));
+  ASSERT_TRUE(pair.run_until([&] { return unsent.completions != 0; }));
+  // Said again, it is about a packet that is no longer in flight, on a path that is gone.
+  pair.client().on_datagram(word, pair.addresses[1], 0, nullptr, pair.now);
+  EXPECT_FALSE(is_wanted(true));
+  call_and_expect_echo();
+}
+
+TEST_F(Restarting, AForgedWordThatAPathIsUnknownIsIgnored) {
+  pair.on_wire = [&](int from, MutableByteSpan bytes) {
+    if (from == 1 && bytes[0] == wire::kUnknownPathByte) bytes[pair.random.below(bytes.size())] ^= std::byte{0x10};
+  };
+  pair.configs[1].signer.fill(std::byte{9});
+  restart_server(3);
+  pair.run_for(1500ms);
+  Wanted wanted;
+  // Only the unanswered probes and hellos make it doubtful, and nothing has been torn down.
+  EXPECT_EQ(sent.completions, 0);
+  while (pair.client().take_wanted(wanted)) EXPECT_TRUE(wanted.suspects);
+}
+
+TEST_F(IdentityMode, ANewCredentialTakesOverWhileCallsAreInFlight) {
+  std::vector<transfer::IncomingTransfer*> held;
+  pair.serve("hold", [&](Engine&, transfer::IncomingTransfer& request, Instant) { held.push_back(&request); });
+  pair.serve_echo();
+  TestCall old;
+  pair.call(old, "hold", "old", {}, 60s);
+  ASSERT_TRUE(is_wanted(false));
+  hand_out(agree(5));
+  ASSERT_TRUE(pair.run_until([&] { return held.size() == 1; }));
+  const std::uint32_t path = testing::EngineAccess::core(pair.client()).peers.at(pair.peer)->path;
+  for (std::uint8_t number = 6; number < 9; ++number) {
+    hand_out(agree(number));
+    for (int i = 0; i < 20; ++i) call_and_expect_echo();
+  }
+  EXPECT_NE(testing::EngineAccess::core(pair.client()).peers.at(pair.peer)->path, path);
+  pair.server().reply(*held[0], {}, as_bytes("late"), pair.now);
+  ASSERT_TRUE(pair.run_until([&] { return old.completions != 0; }));
+  EXPECT_FALSE(old.failed) << old.reply;
+  EXPECT_EQ(old.reply, "late");
+  // What was replaced goes as soon as it has nothing left to do; on both sides.
+  pair.run_for(1s);
+  EXPECT_EQ(pair.client().census().paths, 1u);
+  EXPECT_EQ(pair.server().census().paths, 1u);
+  call_and_expect_echo();
+}
+
+TEST_F(IdentityMode, ANewCredentialOfARestartedPeerResetsWhatWasSent) {
+  pair.serve("hold", [](Engine&, transfer::IncomingTransfer&, Instant) {});
+  TestCall old;
+  pair.call(old, "hold", "old", {}, 60s);
+  ASSERT_TRUE(is_wanted(false));
+  hand_out(agree(5));
+  ASSERT_TRUE(pair.run_until([&] { return pair.server().census().incoming == 1; }));
+  restart_server(3);
+  hand_out(agree(6));
+  ASSERT_TRUE(pair.run_until([&] { return old.completions != 0; }));
+  EXPECT_EQ(old.code, Code::reset);
+  call_and_expect_echo();
+}
+
+// In shared-secret mode the signer comes from the secret, so that a restart is noticed as fast.
+TEST(SharedSecretMode, ARestartIsNoticedWithinOneRoundTrip) {
+  Pair pair;
+  pair.serve("hold", [](Engine&, transfer::IncomingTransfer&, Instant) {});
+  TestCall held;
+  pair.call(held, "hold", "x", {}, 60s);
+  ASSERT_TRUE(pair.run_until([&] { return pair.server().census().incoming == 1; }));
+  pair.run_for(50ms);
+  pair.start(1);
+  Instant asked = Instant::never();
+  pair.on_wire = [&](int from, MutableByteSpan) {
+    if (from == 0 && asked.is_never()) asked = pair.now;
+  };
+  Instant last = pair.now;
+  ASSERT_TRUE(pair.run_until([&] { return held.completions != 0 || (last = pair.now, false); }));
+  EXPECT_EQ(held.code, Code::reset);
+  EXPECT_LE(last - asked, 4 * pair.latency) << "one round trip to be told, one for the hello";
+}
+
+TEST(SharedSecretMode, AHelloThatNamesACredentialIsDropped) {
+  Book book;
+  Pair pair;
+  EngineConfig config = testing::test_config(false, 1111);
+  config.credentials = &book;
+  Engine stranger(config, pair.entropy, nullptr, 1, pair.now);
+  const std::uint32_t peer = stranger.connect(pair.addresses[1]).value();
+  Credential credential;
+  credential.id.fill(std::byte{4});
+  credential.data = pair.addresses[1];
+  TestCall call;
+  call.peer = peer;
+  call.deadline = pair.now + 1s;
+  stranger.submit(call, pair.now);
+  stranger.install(peer, credential, pair.now);
+  std::vector<Train> trains;
+  stranger.collect(trains, pair.now);
+  ASSERT_EQ(trains.size(), 1u);
+  pair.server().on_datagram(trains[0].bytes, pair.addresses[0], 0, nullptr, pair.now);
+  trains.clear();
+  pair.server().collect(trains, pair.now);
+  EXPECT_TRUE(trains.empty());
+  stranger.close(pair.now);
+  stranger.deliver(pair.now);
+}
+
+}  // namespace
+}  // namespace weir::engine

@@ -1,0 +1,74 @@
+// Calls that were told to wait for a peer or method that is not up yet (CallOptions::wait_for_ready). What says that it
+// is not up, and surely did not run the call, sends such a call back to its queue; its deadline ends it.
+#include <algorithm>
+
+#include "engine/core.h"
+
+namespace weir::engine {
+
+namespace {
+
+// What may be otherwise in a moment. Wrong identities, sizes and arguments stay wrong.
+bool may_pass(Code code) {
+  return code == Code::peer_failed || code == Code::overloaded || code == Code::refused || code == Code::timeout ||
+         code == Code::unknown_method;
+}
+
+}  // namespace
+
+void Core::fail_queued(Peer& peer, Code code, const char* sentence, Instant now) {
+  std::vector<OutgoingCall*> patient;
+  for (auto* queue : {&peer.queue, &peer.nested}) {
+    while (OutgoingCall* call = queue->front()) {
+      if (call->is_patient && may_pass(code) && !closed) {
+        queue->remove(*call);
+        patient.push_back(call);
+      } else {
+        fail_call(*call, code, sentence, now);
+      }
+    }
+  }
+  for (OutgoingCall* call : patient) peer.queue_of(*call).push_back(*call, Peer::level_of(*call));
+}
+
+// The peer could not be reached. Those who wait for it have it tried again, less and less often.
+void Core::try_again_later(Peer& peer, Instant now) {
+  if (closed || peer.path != kNoPath || !peer.has_queued()) return;
+  const Duration wait =
+      std::min<Duration>(kFirstHelloRetry * (1 << std::min<unsigned>(peer.failures, 6)), kLongestRest);
+  if (peer.failures < 255) ++peer.failures;
+  wheel.arm(peer.timer, now + wait + wait * static_cast<std::int64_t>(random.below(256)) / 1024);
+}
+
+bool Core::put_off(OutgoingCall& call, Code code, bool may_have_run, Instant now) {
+  if (!call.is_patient || may_have_run || closed || !may_pass(code)) return false;
+  leave_path(call);
+  call.state = OutgoingCall::State::delayed;
+  ++calls_queued;
+  delayed.push_back(&call);
+  retry_timer.tag = static_cast<std::uint32_t>(TimerKind::retry);
+  if (!retry_timer.armed()) wheel.arm(retry_timer, now + kCallRetry);
+  return true;
+}
+
+void Core::retry_delayed(Instant now) {
+  for (OutgoingCall* call : std::exchange(delayed, {})) {
+    Peer& peer = *peers.at(call->peer);
+    call->state = OutgoingCall::State::queued;
+    call->hook = {};
+    peer.queue_of(*call).push_back(*call, Peer::level_of(*call));
+    wake(peer, now);
+  }
+}
+
+// Something is queued for this peer.
+void Core::wake(Peer& peer, Instant now) {
+  Path* path = path_of(peer);
+  if (path != nullptr && path->state != Path::State::hello) {
+    touch(*path);
+  } else if (path == nullptr || !peer.saying_hello()) {  // without a path, the timer is that of try_again_later()
+    start_hello(peer, now);
+  }
+}
+
+}  // namespace weir::engine

@@ -1,0 +1,132 @@
+// Broker: everything between "somebody wants to talk to this address" and "here is a credential", but the datagrams'
+// way. The pool's handshaker and the simulator carry those.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "base/address.h"
+#include "base/bytes.h"
+#include "base/time.h"
+#include "crypto/cookie.h"
+#include "crypto/derive.h"
+#include "handshake/endpoint.h"
+#include "handshake/offer.h"
+#include "peer/handshake_plan.h"
+#include "peer/secret_map.h"
+
+namespace weir::handshake {
+
+// One per pool; one thread at a time, but for map(). No I/O, no clock, no threads: after each call that takes `now`,
+// take all datagrams and news, then come back at next_deadline() at the latest.
+class Broker {
+ public:
+  struct Options {
+    std::shared_ptr<const Credentials> credentials;
+    std::function<bool(const Names&)> allows;  // who may call us
+    bool accepts = false;
+    Offer self;                 // what we say of ourselves; its reset key is filled in for each credential
+    crypto::KeyBytes signer{};  // where those come from
+    WallClock wall_clock;       // for the validity of certificates
+    crypto::Entropy* entropy = nullptr;
+    std::uint64_t seed = 0;        // of jitter and hash tables
+    peer::SecretMap::Options map;  // but for the seed
+    peer::HandshakePlan::Options plan;
+    std::size_t max_incoming = 1024;
+    Duration timeout = std::chrono::seconds(5);
+    KeyLog key_log;
+  };
+
+  // What became of an address that was wanted, once for each want() and suspect(); and a credential more whenever one
+  // that is in use was renewed.
+  struct News {
+    Address address;
+    std::string expected_name;  // as it was wanted: news about one name are none about another
+    std::optional<Error> failure;
+    peer::Credential credential;
+  };
+  // A handshake of somebody else's that failed.
+  struct Refusal {
+    Address from;
+    Error error;
+  };
+
+  explicit Broker(Options options);
+  ~Broker();
+  Broker(const Broker&) = delete;
+  Broker& operator=(const Broker&) = delete;
+
+  // `expected_name`: what the peer's certificate must prove; empty: its address. One name per address.
+  void want(const Address& address, const std::string& expected_name, Instant now);
+  // The same, by somebody who has reason to believe that the peer has forgotten this credential.
+  // `is_alive`: the peer said so itself, so it is there now, whatever earlier tries have found.
+  void suspect(const Address& address, const std::string& expected_name, const CredentialId& suspected, bool is_alive,
+               Instant now);
+  // A peer has used this credential: it surely has it.
+  void on_shown(const CredentialId& id, Instant now);
+  // For handshakes that begin from now on.
+  void set_credentials(std::shared_ptr<const Credentials> credentials);
+
+  void on_datagram(MutableByteSpan datagram, const Address& from, Instant now);
+  // An ICMP unreachable that quotes the beginning of a datagram sent to `who`.
+  void on_unreachable(const Address& who, ByteSpan quoted, Instant now);
+  void on_timeout(Instant now);
+  Instant next_deadline() const;
+
+  bool take_datagram(Address& to, ByteSpan& bytes, Instant now);
+  bool take_news(News& out);
+  std::optional<Refusal> take_refusal();
+
+  peer::SecretMap& map() { return map_; }  // its readers' part: any thread
+  EndpointStats stats() const { return endpoint_.stats(); }
+
+ private:
+  static constexpr std::size_t kQuotedBytes = 24;  // what an ICMP message surely quotes; a QUIC header's ids are in it
+  static constexpr std::size_t kMaxRefusals = 256;
+
+  // Somebody we call, by address.
+  struct Contact {
+    std::string expected_name;
+    std::uint64_t tag = 0;                       // of the handshake under way
+    bool is_wanted = false;                      // somebody waits for news
+    std::array<std::byte, kQuotedBytes> sent{};  // the beginning of what was sent last
+  };
+
+  std::vector<std::byte> describe_self(const CredentialId& id) const;
+  Result<std::vector<std::byte>> answer(const Outcome& visitor);
+  static bool proves(const peer::Credential& credential, const Contact& contact);
+  // Null, and news of a failure, if it has another name.
+  Contact* contact(const Address& address, const std::string& expected_name);
+  void ask(const Address& address, Contact& contact, Instant now);
+  void start(Instant now);
+  void begin(const Address& address, Contact& contact, Instant now);
+  void hurry(const Address& address, Contact& contact, Instant now);
+  void take_outcomes(Instant now);
+  void on_outcome(const Outcome& outcome, Instant now);
+  Result<peer::Credential> make_credential(const Outcome& outcome) const;
+  void fail(const Address& address, Error error, Instant now);
+
+  Options options_;
+  std::unique_ptr<crypto::Aead> aead_;
+  crypto::Prf signer_;
+  peer::SecretMap map_;
+  peer::HandshakePlan plan_;
+  Instant now_{};  // of the call under way: the endpoint asks for answers inside
+  Endpoint endpoint_;
+  std::unordered_map<Address, Contact, AddressHash> contacts_;
+  std::unordered_map<std::uint64_t, Address> by_tag_;
+  std::set<std::pair<Instant, Address>> later_;  // suspected again too soon
+  std::uint64_t next_tag_ = 1;
+  std::deque<News> news_;
+  std::deque<Refusal> refusals_;
+};
+
+}  // namespace weir::handshake

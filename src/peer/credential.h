@@ -1,0 +1,71 @@
+// What one handshake between two pools has agreed on: a secret with a public name, and the terms for using it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "base/address.h"
+#include "crypto/derive.h"
+#include "crypto/secret.h"
+
+namespace weir::peer {
+
+using CredentialId = std::array<std::byte, 16>;
+
+inline constexpr std::size_t kMaxCredentialName = 64;
+inline constexpr std::size_t kMaxDataAddresses = 8;  // a peer may have more workers; these are the ones we use
+
+// Where one worker of the peer receives. `validated` is false where the peer merely claims the IP: nothing but the
+// handshake's own IP is known to be the peer's.
+struct DataAddress {
+  Address address;
+  std::uint16_t worker = 0;
+  std::uint16_t nic = 0;
+  bool validated = false;
+
+  bool operator==(const DataAddress&) const = default;
+};
+
+// A plain value; wipes its keys. About 440 bytes.
+struct Credential {
+  CredentialId id{};
+  crypto::Secret secret;
+  crypto::KeyBytes hello_key{};
+  crypto::KeyBytes responder_key{};  // ours, for this incarnation
+  crypto::KeyBytes reset_key{};      // the peer's: authenticates its word that it no longer knows this credential
+  crypto::Incarnation remote_incarnation{};
+  Address handshake_address;  // all zeros if the peer's certificate did not prove one
+  std::array<char, kMaxCredentialName> name_bytes{};
+  std::uint8_t name_length = 0;
+  std::uint8_t version = 0;
+  std::uint8_t transport = 0;  // a bit of the offer's set
+  bool initiator = false;      // we began the handshake
+  std::uint32_t mtu = 0;
+  std::uint32_t calls = 0;
+  std::uint32_t inline_bytes = 0;
+  std::uint64_t method_table = 0;
+  std::uint16_t worker_count = 0;  // of the peer; the first kMaxDataAddresses are below
+  std::array<DataAddress, kMaxDataAddresses> workers{};
+
+  ~Credential() {
+    crypto::wipe(hello_key);
+    crypto::wipe(responder_key);
+    crypto::wipe(reset_key);
+  }
+
+  std::string_view name() const { return {name_bytes.data(), name_length}; }
+  // Cuts what is longer than kMaxCredentialName.
+  void set_name(std::string_view text) {
+    name_length = static_cast<std::uint8_t>(text.copy(name_bytes.data(), name_bytes.size()));
+  }
+  std::span<const DataAddress> data_addresses() const {
+    return {workers.data(), worker_count < kMaxDataAddresses ? worker_count : kMaxDataAddresses};
+  }
+
+  bool operator==(const Credential&) const = default;
+};
+
+}  // namespace weir::peer

@@ -1,0 +1,268 @@
+#include "pool/handshaker.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace weir::pool {
+
+namespace {
+
+engine::Credential for_post(const peer::Credential& credential, std::uint32_t worker) {
+  const auto addresses = credential.data_addresses();
+  return {.id = credential.id,
+          .secret = crypto::SharedSecret::from_secret(credential.secret),
+          .reset_key = credential.reset_key,
+          .data = addresses[worker % addresses.size()].address};
+}
+
+}  // namespace
+
+Handshaker::Handshaker(Options options)
+    : worker_(std::move(options.worker)),
+      has_own_thread_(options.has_own_thread),
+      identity_(std::move(options.identity)),
+      buffers_(std::move(options.buffers)),
+      link_(std::move(options.link)),
+      local_(link_->local()),
+      subscriber_(std::move(options.subscriber)),
+      events_(subscriber_.get(), worker_->index()),
+      accepts_(options.accepts),
+      limits_(options.limits),
+      timeouts_(options.timeouts),
+      seed_(options.seed) {
+  entropy_.fill(incarnation_);
+  hosted_.seat = this;
+  hosted_.rung = &rung_;
+  datagrams_.reserve(link::kReceiveBurst);
+}
+
+Handshaker::~Handshaker() = default;
+
+crypto::KeyBytes Handshaker::signer() const {
+  return crypto::derive_signer(crypto::SharedSecret::from_secret(identity_->signer()));
+}
+
+std::string Handshaker::name() const { return identity_->current()->names().first(); }
+
+Result<void> Handshaker::open(handshake::Offer self) {
+  self.incarnation = incarnation_;
+  self.name = name().substr(0, handshake::Offer::kMaxName);
+  self.calls = limits_.calls_per_peer;
+  self.inline_bytes = static_cast<std::uint32_t>(limits_.inline_bytes);
+  if (auto encoded = encode(self); !encoded) return std::unexpected(encoded.error());
+  handshake::Broker::Options options{
+      .credentials = identity_->current(),
+      .allows = [this](const handshake::Names& names) { return identity_->allows(names); },
+      .accepts = accepts_,
+      .self = std::move(self),
+      .signer = signer(),
+      .wall_clock = handshake::wall_clock_seconds,
+      .entropy = &entropy_,
+      .seed = seed_,
+      .max_incoming = limits_.handshakes_in,
+      .timeout = timeouts_.handshake};
+  options.map.capacity = limits_.credentials;
+  options.map.lifetime = 2 * timeouts_.credential;
+  options.plan.max_running = limits_.handshakes_out;
+  options.plan.max_queued = std::size_t{limits_.peers} * 2;
+  options.plan.max_addresses = std::size_t{limits_.peers} * 4 + limits_.handshakes_out;
+  options.plan.longest_backoff = std::chrono::seconds(2);
+  options.plan.period = timeouts_.credential;
+  options.plan.idle = 2 * timeouts_.credential;  // each renewal that is used counts, if only a little late
+  if (!identity_->key_log_path().empty()) {
+    const std::string& path = identity_->key_log_path();
+    const int file = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR);
+    if (file < 0) {
+      return std::unexpected(Error(Code::system, "cannot append to the key log " + path + ": " + std::strerror(errno)));
+    }
+    key_log_ = std::shared_ptr<std::FILE>(::fdopen(file, "a"), [](std::FILE* log) { std::fclose(log); });
+    options.key_log = [log = key_log_](std::string_view line) {
+      std::fprintf(log.get(), "%.*s\n", static_cast<int>(line.size()), line.data());
+      std::fflush(log.get());
+    };
+  }
+  broker_ = std::make_unique<handshake::Broker>(std::move(options));
+  map_.store(&broker_->map(), std::memory_order_release);
+  return {};
+}
+
+bool Handshaker::join(Instant until) {
+  return worker_->run_on_loop(
+      [this] {
+        events_.set_now(worker_->now());
+        if (identity_->is_development()) {
+          events_.emit(event::Degraded{{}, "development identity", identity_->warning()});
+        }
+        if (key_log_) {
+          events_.emit(event::Degraded{{}, "key log", "TLS secrets are written to a file: who reads it reads all"});
+        }
+        worker_->add(hosted_);
+      },
+      until);
+}
+
+void Handshaker::leave(Instant until) {
+  const auto go = [this, self = shared_from_this()] { worker_->remove(hosted_); };
+  if (!worker_->run_on_loop(go, until)) worker_->post(go);
+}
+
+// ---- other threads ----
+
+void Handshaker::request(Request request) {
+  {
+    std::lock_guard lock(mutex_);
+    requests_.push_back(std::move(request));
+    has_requests_.store(true, std::memory_order_relaxed);
+  }
+  rung_.store(true, std::memory_order_release);
+  worker_->doorbell()->ring();
+}
+
+bool Handshaker::find(const engine::CredentialId& id, engine::KnownCredential& out) const {
+  // Acquire: whoever sees the map sees what is in it.
+  const peer::SecretMap* map = map_.load(std::memory_order_acquire);
+  peer::Credential credential;
+  if (map == nullptr || !map->find(id, credential)) return false;
+  out.secret = crypto::SharedSecret::from_secret(credential.secret);
+  out.hello_key = credential.hello_key;
+  out.responder_key = credential.responder_key;
+  return true;
+}
+
+void Handshaker::on_shown(const engine::CredentialId& id) {
+  // Relaxed: whoever has found a credential has seen the map.
+  if (!map_.load(std::memory_order_relaxed)->mark_used(id, peer::SecretMap::Side::both)) return;
+  {
+    std::lock_guard lock(mutex_);
+    shown_.push_back(id);
+    has_requests_.store(true, std::memory_order_relaxed);
+  }
+  rung_.store(true, std::memory_order_release);
+  worker_->doorbell()->ring();
+}
+
+// ---- a turn ----
+
+bool Handshaker::poll_once(Instant now) {
+  events_.set_now(now);
+  bool is_busy = false;
+  if (has_requests_.load(std::memory_order_relaxed)) is_busy |= take_requests(now);
+  if (broker_->next_deadline() <= now) {
+    broker_->on_timeout(now);
+    is_busy = true;
+  }
+  if (has_own_thread_ || now >= look_at_) {
+    look_at_ = now + kLookInterval;
+    is_busy |= receive(now);
+  }
+  if (now >= reload_at_) reload(now);
+  is_busy |= tell_news();
+  is_busy |= send(now);
+  is_busy |= tell_news();  // what was written has ended handshakes
+  return is_busy;
+}
+
+Instant Handshaker::next_deadline() const {
+  if (is_blocked()) return reload_at_;
+  return earliest(broker_->next_deadline(), reload_at_);
+}
+
+bool Handshaker::take_requests(Instant now) {
+  std::vector<Request> requests;
+  std::vector<engine::CredentialId> shown;
+  {
+    std::lock_guard lock(mutex_);
+    has_requests_.store(false, std::memory_order_relaxed);
+    requests.swap(requests_);
+    shown.swap(shown_);
+  }
+  for (const engine::CredentialId& id : shown) broker_->on_shown(id, now);
+  for (Request& request : requests) {
+    const PeerEntry& entry = *request.entry;
+    std::vector<Waiter>& waiters = waiters_[entry.address];
+    Waiter* known = nullptr;
+    for (Waiter& waiter : waiters) {
+      if (waiter.peer == request.peer && !waiter.post.owner_before(request.post) &&
+          !request.post.owner_before(waiter.post)) {
+        known = &waiter;
+      }
+    }
+    if (known == nullptr)
+      known = &waiters.emplace_back(Waiter{.post = request.post, .peer = request.peer, .expected_name = entry.name});
+    known->is_waiting = true;
+    if (request.suspects) {
+      broker_->suspect(entry.address, entry.name, request.suspected, request.is_alive, now);
+    } else {
+      broker_->want(entry.address, entry.name, now);
+    }
+  }
+  return true;
+}
+
+bool Handshaker::receive(Instant now) {
+  datagrams_.clear();
+  link_->receive(datagrams_);
+  for (const link::Datagram& datagram : datagrams_) broker_->on_datagram(datagram.bytes, datagram.from, now);
+  link_->recycle();
+  link::Unreachable report;
+  for (int i = 0; i < kMaxUnreachables && link_->take_unreachable(report); ++i) {
+    broker_->on_unreachable(report.who, report.quoted_bytes(), now);
+  }
+  return !datagrams_.empty();
+}
+
+bool Handshaker::send(Instant now) {
+  bool is_busy = false;
+  for (int i = 0; i < kDatagramsPerTurn; ++i) {
+    if (pending_.bytes.empty()) {
+      ByteSpan bytes;
+      if (!broker_->take_datagram(pending_.to, bytes, now)) return is_busy;
+      sending_.assign(bytes.begin(), bytes.end());
+      pending_.bytes = sending_;
+    }
+    link::SendStatus status{};
+    if (link_->send({&pending_, 1}, {&status, 1}) == 0) return is_busy;  // no room: when it is writable again
+    pending_.bytes = {};
+    is_busy = true;
+  }
+  return is_busy;
+}
+
+bool Handshaker::tell_news() {
+  bool is_busy = false;
+  handshake::Broker::News news;
+  while (broker_->take_news(news)) {
+    is_busy = true;
+    const auto found = waiters_.find(news.address);
+    if (found == waiters_.end()) continue;
+    std::erase_if(found->second, [](const Waiter& waiter) { return waiter.post.expired(); });
+    for (Waiter& waiter : found->second) {
+      const auto post = waiter.post.lock();
+      if (post == nullptr || (news.failure && !waiter.is_waiting)) continue;
+      if (waiter.expected_name != news.expected_name) continue;
+      waiter.is_waiting = false;
+      CredentialNews told{.peer = waiter.peer, .failure = news.failure};
+      if (!news.failure) told.credential = for_post(news.credential, post->gate()->worker().index());
+      post->tell(std::move(told));
+    }
+  }
+  while (const auto refusal = broker_->take_refusal()) {
+    const std::string from = refusal->from.to_string();
+    events_.emit(event::HandshakeFailed{{}, from, refusal->error.code(), refusal->error.message()});
+  }
+  return is_busy;
+}
+
+void Handshaker::reload(Instant now) {
+  reload_at_ = now + kReloadInterval;
+  if (identity_->reload_if_changed(handshake::wall_clock_seconds())) broker_->set_credentials(identity_->current());
+  if (const std::string complaint = identity_->complaint(); !complaint.empty()) {
+    events_.emit(event::Degraded{{}, "certificates", complaint});
+  }
+}
+
+}  // namespace weir::pool

@@ -1,0 +1,137 @@
+// Handshaker: the broker of one pool with its socket, its thread and the ways to the posts.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "crypto/entropy.h"
+#include "engine/credential.h"
+#include "event/sink.h"
+#include "handshake/broker.h"
+#include "handshake/identity.h"
+#include "link/link.h"
+#include "link/receive_buffer.h"
+#include "pool/peer_entry.h"
+#include "pool/post.h"
+#include "weir/config.h"
+#include "worker/pollable.h"
+#include "worker/worker.h"
+
+namespace weir::pool {
+
+// One per pool with an identity, turned by a worker of its own, or by the application's loop if the pool has no
+// threads. What is not marked is for that loop.
+class Handshaker final : public worker::Pollable,
+                         public engine::CredentialBook,
+                         public std::enable_shared_from_this<Handshaker> {
+ public:
+  struct Options {
+    std::unique_ptr<handshake::IdentitySource> identity;
+    std::unique_ptr<link::ReceiveBufferPool> buffers;
+    std::unique_ptr<link::Link> link;
+    std::shared_ptr<worker::Worker> worker;  // whose loop turns it
+    bool has_own_thread = false;             // that does nothing but handshakes
+    std::shared_ptr<Subscriber> subscriber;
+    bool accepts = false;
+    Limits limits;
+    Timeouts timeouts;
+    std::uint64_t seed = 0;
+  };
+  // What a post wants, and where the answer goes.
+  struct Request {
+    std::weak_ptr<Post> post;
+    std::uint32_t peer = 0;
+    const PeerEntry* entry = nullptr;  // lives as long as the pool
+    bool suspects = false;
+    bool is_alive = false;
+    engine::CredentialId suspected{};
+  };
+
+  explicit Handshaker(Options options);
+  ~Handshaker() override;
+
+  // ---- before it joins ----
+  const crypto::Incarnation& incarnation() const { return incarnation_; }
+  crypto::KeyBytes signer() const;
+  std::string name() const;  // that our certificate proves
+  // `self` says where the posts are; the rest is filled in here.
+  Result<void> open(handshake::Offer self);
+
+  // ---- any thread ----
+  bool join(Instant until);
+  void leave(Instant until);
+  void request(Request request);
+  const Address& local() const { return local_; }
+  bool find(const engine::CredentialId& id, engine::KnownCredential& out) const override;
+  void on_shown(const engine::CredentialId& id) override;
+
+  // ---- worker::Pollable ----
+  bool poll_once(Instant now) override;
+  Instant next_deadline() const override;
+  int descriptor() const override { return link_->descriptor(); }
+  bool is_blocked() const override { return pending_.bytes.size() != 0; }
+  bool is_starved() const override { return false; }
+  void note_error() override { link_->note_error(); }
+  void let_go() override {}
+
+ private:
+  static constexpr Duration kReloadInterval = std::chrono::seconds(1);
+  static constexpr int kDatagramsPerTurn = 64;
+  static constexpr int kMaxUnreachables = 64;
+  // A loop that also does other things looks at this socket so often; the poller wakes it if it sleeps.
+  static constexpr Duration kLookInterval = std::chrono::microseconds(50);
+
+  struct Waiter {  // and everybody who was ever answered: renewals go to them, too
+    std::weak_ptr<Post> post;
+    std::uint32_t peer = 0;
+    std::string expected_name;
+    bool is_waiting = false;
+  };
+
+  bool take_requests(Instant now);
+  bool receive(Instant now);
+  bool send(Instant now);
+  bool tell_news();
+  void reload(Instant now);
+
+  crypto::SystemEntropy entropy_;
+  std::shared_ptr<worker::Worker> worker_;
+  const bool has_own_thread_;
+  std::unique_ptr<handshake::IdentitySource> identity_;
+  std::unique_ptr<link::ReceiveBufferPool> buffers_;
+  std::unique_ptr<link::Link> link_;
+  const Address local_;
+  const std::shared_ptr<Subscriber> subscriber_;
+  event::Sink events_;
+  const bool accepts_;
+  const Limits limits_;
+  const Timeouts timeouts_;
+  const std::uint64_t seed_;
+  crypto::Incarnation incarnation_{};
+  std::shared_ptr<std::FILE> key_log_;
+  std::unique_ptr<handshake::Broker> broker_;
+  std::atomic<peer::SecretMap*> map_{nullptr};  // the broker's, once there is one: the posts join before
+  worker::Hosted hosted_;
+  std::atomic<bool> rung_{false};
+
+  std::unordered_map<Address, std::vector<Waiter>, AddressHash> waiters_;
+  std::vector<link::Datagram> datagrams_;
+  std::vector<std::byte> sending_;
+  link::Train pending_;  // did not fit into the socket's buffer
+  Instant look_at_{};
+  Instant reload_at_{};
+
+  std::mutex mutex_;
+  std::vector<Request> requests_;
+  std::vector<engine::CredentialId> shown_;
+  std::atomic<bool> has_requests_{false};
+};
+
+}  // namespace weir::pool
