@@ -57,10 +57,11 @@ std::size_t Handshaker::waiting() const {
 
 bool Handshaker::find(const engine::CredentialId& id, engine::KnownCredential& out) const {
   peer::Credential credential;
-  if (!broker_->map().find(id, credential)) return false;
+  if (!broker_->map().find(id, credential) || !credential.may_call) return false;
   out.secret = crypto::SharedSecret::from_secret(credential.secret);
   out.hello_key = credential.hello_key;
   out.responder_key = credential.responder_key;
+  out.expires = Instant{credential.expires_ns};
   return true;
 }
 
@@ -157,7 +158,8 @@ void Handshaker::take_news(Instant now) {
       told.credential = {.id = news.credential.id,
                          .secret = crypto::SharedSecret::from_secret(news.credential.secret),
                          .reset_key = news.credential.reset_key,
-                         .data = news.credential.data_addresses().front().address};
+                         .data = news.credential.data_addresses().front().address,
+                         .expires = Instant{news.credential.expires_ns}};
     }
     waiter.is_waiting = false;
     told_.push_back(std::move(told));

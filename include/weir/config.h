@@ -66,6 +66,9 @@ struct Config {
   std::string secret;  // shared by all pools that may talk to each other; at least 16 bytes
   std::string name;    // with a secret: how this process is called in handshakes and events; empty: made up
 
+  std::uint16_t data_port = 0;  // with an identity: where the first worker receives, the next at the next port; 0: any.
+                                // Fixed ports let peers notice a restart at once (see Identity::signer_file)
+
   int workers = 1;                  // worker threads; 0: the application calls poll()
   std::vector<WorkerPlace> places;  // one per worker, or empty
   const Workers* on = nullptr;      // run on these workers, shared with other pools; `workers`, `places`, `idle`,

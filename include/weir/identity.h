@@ -36,16 +36,18 @@ class Identity {
   // Who may call us: host names, "*.rack1.example" for every name with one more label, or IP addresses; certificates
   // must prove one of them. Without a list, everybody whom our roots vouch for. Development identities prove all names.
   Identity allow(std::vector<std::string> names) const;
-  // Who may not, whatever else says so: a certificate with one of these names was revoked.
+  // Who may not, whatever else says so: a certificate with one of these names was revoked. Such peers are not called
+  // either.
   Identity deny(std::vector<std::string> names) const;
-  // Asked after the lists, for each name that a caller's certificate proves, until one is accepted. Runs on the
-  // handshake thread and must not block.
+  // Asked after the lists, for each name that a peer's certificate proves, until one is accepted; also for peers that
+  // were called, who may use the same handshake to call back. Runs on the handshake thread and must not block.
   Identity authorise(std::function<bool(std::string_view name)> may_call_us) const;
 
-  // Keeps the secret that lets peers trust a restarted pool's word that it forgot them. 32 bytes, made if missing.
-  // Without a file it is new at each start, and peers notice a restart more slowly.
+  // Keeps the secret that lets peers trust a restarted pool's word that it forgot them. 32 bytes, made if missing. With
+  // fixed ports (Config::data_port) peers then notice a restart within a round trip; without a file or such ports, when
+  // probes go unanswered or the port turns out to be closed.
   Identity signer_file(std::string path) const;
-  // Appends TLS secrets to this file, for tools that decrypt captured handshakes. Whoever reads it can do so as well.
+  // Appends TLS secrets to this file, for tools that decrypt captured packets. Whoever reads it can read all traffic.
   Identity key_log(std::string path) const;
 
   bool is_set() const { return description_ != nullptr; }

@@ -52,7 +52,7 @@ void Core::serve_answer_line(std::uint8_t level) {
     transfer.answer_room = static_cast<std::uint32_t>(answers.largest());
     queue_delivery(transfer);
   }
-  if (line.unseen != 0 && line.first() != nullptr) touch(line.first()->path());  // so that there is a next turn
+  if (line.first() == nullptr) line.unseen = 0;  // otherwise the next turn goes on
 }
 
 }  // namespace weir::engine

@@ -81,9 +81,13 @@ void Core::leave_path(OutgoingCall& call) {
   if (!call.slot_held) path.calls.free(call.slot);
   --path.outstanding;
   --calls_sent;
-  reply_room_used -= config.limits.inline_bytes;
   // A slot is free again, and so is reply room: something may be waiting for either.
   if (peer.has_queued()) touch(path);
+  give_reply_room();
+}
+
+void Core::give_reply_room() {
+  reply_room_used -= config.limits.inline_bytes;
   for (const std::uint32_t id : waiting_for_room) {
     if (Path* waiting = find_path(id)) {
       waiting->waits_for_room = false;

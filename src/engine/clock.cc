@@ -63,7 +63,8 @@ void Core::on_timeout(Instant now) {
 void Core::on_deadline(OutgoingCall& call, Instant now) {
   if (call.state != OutgoingCall::State::queued) return fail_call(call, Code::timeout, "the deadline passed", now);
   const Peer& peer = *peers.at(call.peer);
-  if (peer.saying_hello() || peer.wants_credential) {
+  const Path* path = path_of(*peers.at(call.peer));
+  if ((path == nullptr || path->state == Path::State::hello) && (peer.saying_hello() || peer.wants_credential)) {
     if (peer.forged_replies != 0) return fail_call(call, Code::unauthenticated, kWrongSecret, now);
     if (peer.own_replies != 0) return fail_call(call, Code::invalid_argument, kOwnAddress, now);
     return fail_call(call, Code::timeout, "the deadline passed before the peer answered at all", now);
@@ -73,6 +74,7 @@ void Core::on_deadline(OutgoingCall& call, Instant now) {
 
 void Core::on_path_timer(Path& path, Instant now) {
   touch(path);  // collect() sends what is due and arms the timer again
+  if (path.expires <= now) return expire_path(path, now);
   if (path.loss.deadline() <= now) on_loss_timer(path, now);
   if (!path.blocked_since.is_never() && path.say_blocked_at <= now) {
     // Still no credit: say so again, less and less often.
@@ -88,8 +90,10 @@ void Core::on_path_timer(Path& path, Instant now) {
     // One that is heard but never acknowledges does not hear us, or does not want to. (A request may stay without an
     // acknowledgement while the callee has no room for it.)
     const recovery::SentPacket* oldest = path.loss.oldest_outstanding();
-    const bool deaf =
-        oldest != nullptr && path.outstanding == 0 && now - oldest->sent_at >= kDeafSilences * config.timeouts.silence;
+    const Duration longest = kDeafSilences * config.timeouts.silence;
+    // One who acknowledges packets but never those with replies would keep the room that these take.
+    const bool deaf = (oldest != nullptr && path.outstanding == 0 && now - oldest->sent_at >= longest) ||
+                      (path.replying != 0 && now - path.heard_of_replies >= longest);
     if (silent >= limit || deaf) {
       if (path.peer != nullptr && !path.draining) {
         events.emit(event::PeerHealthChanged{{}, path.id, path.peer->name, event::PeerHealth::failed});
@@ -142,7 +146,7 @@ Duration Core::idle_limit(const Path& path) const {
 }
 
 void Core::update_timer(Path& path, Instant now) {
-  Instant next = earliest(path.loss.deadline(), path.ack_policy.deadline());
+  Instant next = earliest(earliest(path.loss.deadline(), path.ack_policy.deadline()), path.expires);
   if (is_waiting(path)) {
     const Duration silence = path.state == Path::State::confirming ? config.timeouts.connect : config.timeouts.silence;
     const Instant since = heard(path);
@@ -181,7 +185,7 @@ void Core::end_path(Path& path, Code code, const char* sentence, bool requeue, I
     call->hook = {};
     --calls_sent;
     ++calls_queued;
-    reply_room_used -= config.limits.inline_bytes;
+    give_reply_room();
     peer->queue_of(*call).push_front(*call, Peer::level_of(*call));
   }
   for (IncomingSlot& slot : path.incoming) {
@@ -197,6 +201,7 @@ void Core::end_path(Path& path, Code code, const char* sentence, bool requeue, I
   const bool was_current = find_path(peer->path) == nullptr;
   if (was_current) {
     peer->path = std::exchange(peer->candidate, kNoPath);
+    peer->renewing = false;  // there is nothing left to replace
   } else if (peer->candidate != kNoPath && find_path(peer->candidate) == nullptr) {
     peer->candidate = kNoPath;
   }

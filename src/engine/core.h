@@ -68,7 +68,7 @@ struct Core {
   static constexpr Duration kLongestBlockedRepeat = std::chrono::milliseconds(200);
   static constexpr Duration kDrainedIdle = std::chrono::milliseconds(100);  // then a path that was replaced is closed
   static constexpr std::uint32_t kUnknownPathsPerMillisecond = 16;          // answered at most
-  static constexpr std::uint32_t kForgedRepliesPerHello = 8;                // checked at most
+  static constexpr std::uint32_t kForgedRepliesPerHello = 64;               // checked at most
   static constexpr std::uint32_t kMaxHellosPerCredential = 3;  // to an address that has not answered (identity mode)
   static constexpr int kDeafSilences = 4;                      // so long may a peer that is heard acknowledge nothing
   static constexpr std::uint32_t kRestartSuspicion = 2;        // probe timeouts in a row before a second hello
@@ -94,7 +94,9 @@ struct Core {
     return peer.credential != nullptr ? peer.credential->secret : config.secret;
   }
   void want_credential(Peer& peer, bool suspects, bool is_alive = false);
+  void doubt_address(Peer& peer);
   void install_credential(Peer& peer, const Credential& credential, Instant now);
+  void expire_path(Path& path, Instant now);
   void refuse_credential(Peer& peer, Code code, std::string_view sentence, Instant now);
   // `echo`: what names the packet that is answered; its first 16 bytes count.
   void answer_unknown_secret(std::uint32_t to_path, ByteSpan echo, const CredentialId& credential, const Address& to);
@@ -102,6 +104,7 @@ struct Core {
   crypto::KeyBytes path_reset_key(std::uint32_t path, const Address& remote);
   void answer_unknown_path(const wire::PacketHeader& header, const Address& from, Instant now);
   void on_unknown_path(ByteSpan datagram, const Address& from, Instant now);
+  static bool is_in_flight(const Path& path, std::uint32_t number_low);
   bool is_tag_of(const crypto::KeyBytes& reset_key, std::uint64_t sequence, ByteSpan context, const std::byte* tag);
 
   // ---- receive.cc ----
@@ -124,6 +127,7 @@ struct Core {
   void fail_call(OutgoingCall& call, Code code, const char* sentence, Instant now, bool reached_peer = true);
   void let_go(OutgoingCall& call);  // of its slot, timer, queue, reassembly and reply room
   void leave_path(OutgoingCall& call);
+  void give_reply_room();
   std::uint32_t take_slot(Path& path, OutgoingCall& call);
   void wait_for_reply_room(Path& path) {
     if (path.waits_for_room) return;
@@ -154,7 +158,7 @@ struct Core {
   void dispatch(IncomingTransfer& transfer, Instant now);
   std::size_t deliver(Instant now);
   void queue_delivery(IncomingTransfer& transfer);
-  void on_reply_acked(Path& path, const SentFrame& frame);
+  void on_reply_acked(Path& path, const SentFrame& frame, Instant now);
   void owe_credit(Path& path);
   void announce_raised();
 
@@ -181,6 +185,15 @@ struct Core {
     }
   }
   void serve_answer_line(std::uint8_t level);
+  // Requests wait for answer room, and not all of them were looked at since some was given back.
+  bool has_unseen_requests() const {
+    if (requests_waiting == 0) [[likely]]
+      return false;
+    for (const AnswerLine& line : answer_lines) {
+      if (line.unseen != 0) return true;
+    }
+    return false;
+  }
 
   // ---- pack.cc ----
   void collect(std::vector<Train>& out, Instant now);

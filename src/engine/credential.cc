@@ -36,9 +36,21 @@ void Core::want_credential(Peer& peer, bool suspects, bool is_alive) {
                     .suspected = peer.credential != nullptr ? peer.credential->id : CredentialId{}});
 }
 
+// Nobody listens where the credential says: the peer may be back elsewhere. What waits goes on waiting for a new one.
+void Core::doubt_address(Peer& peer) {
+  wheel.cancel(peer.timer);
+  paths.release(find_path(peer.path));
+  peer.path = kNoPath;
+  want_credential(peer, true);
+}
+
 void Core::install_credential(Peer& peer, const Credential& credential, Instant now) {
   peer.wants_credential = false;
-  if (closed || (peer.credential != nullptr && peer.credential->id == credential.id)) return;
+  if (closed) return;
+  if (peer.credential != nullptr && peer.credential->id == credential.id) {
+    if (peer.path == kNoPath && peer.has_queued()) start_hello(peer, now);
+    return;
+  }
   const auto known = peers_by_address.find(peer.address);
   if (known != peers_by_address.end() && known->second == peer.index) peers_by_address.erase(known);
   peer.credential = std::make_unique<Credential>(credential);
@@ -61,10 +73,29 @@ void Core::install_credential(Peer& peer, const Credential& credential, Instant 
   start_hello(peer, now);
 }
 
+// The peer had its time to prove again who it is.
+void Core::expire_path(Path& path, Instant now) {
+  constexpr const char* kExpired = "the peer has not proven again who it is before its credential or certificate ended";
+  if (Peer* peer = path.peer; peer != nullptr && !path.draining) {
+    events.emit(event::HandshakeFailed{{}, peer->name, Code::unauthenticated, kExpired});
+    if (peer->credential != nullptr && peer->credential->expires <= now) peer->credential.reset();
+  }
+  send_close(path, wire::CloseReason::leaving, now);
+  end_path(path, Code::unauthenticated, kExpired, false, now);
+}
+
 // There will be none. What is sent goes on while it can; what waits has waited in vain.
 void Core::refuse_credential(Peer& peer, Code code, std::string_view sentence, Instant now) {
   peer.wants_credential = false;
   events.emit(event::HandshakeFailed{{}, peer.name, code, sentence});
+  Path* path = path_of(peer);
+  const bool is_final = code == Code::refused || code == Code::unauthenticated || code == Code::invalid_argument;
+  if (path != nullptr && path->state == Path::State::hello && is_final) {  // its credential is no good any more
+    wheel.cancel(peer.timer);
+    paths.release(path);
+    peer.path = kNoPath;
+    peer.credential.reset();
+  }
   if (peer.path != kNoPath) return;  // a live path, or a hello with its own timeout
   events.emit(event::PeerHealthChanged{{}, kNoPath, peer.name, event::PeerHealth::failed});
   const std::size_t first = completions.size();
@@ -151,19 +182,23 @@ void Core::answer_unknown_path(const wire::PacketHeader& header, const Address& 
   send_plain(from, datagram);
 }
 
+// Whoever refers to a packet must name one that may still be on its way.
+bool Core::is_in_flight(const Path& path, std::uint32_t number_low) {
+  if (path.next_number == 0) return false;
+  const std::uint64_t number = peer::expand(number_low, path.next_number - 1);
+  const recovery::SentPackets& sent = path.loss.sent();
+  return sent.contains(number) && sent[number].state != recovery::PacketState::acked;
+}
+
 void Core::on_unknown_path(ByteSpan datagram, const Address& from, Instant now) {
   const auto unknown = wire::decode_unknown_path(datagram);
   const auto found = unknown ? peers_by_address.find(from) : peers_by_address.end();
   Peer* peer = found == peers_by_address.end() ? nullptr : peers.at(found->second);
   Path* path = peer == nullptr ? nullptr : path_of(*peer);
-  if (path == nullptr || path->state != Path::State::open || path->remote_id != unknown->path ||
-      path->next_number == 0) {
+  if (path == nullptr || path->state != Path::State::open || path->remote_id != unknown->path || path->draining) {
     return reject(event::Rejection::unknown_path, datagram.size());
   }
-  // It must echo a packet that is still in flight.
-  const std::uint64_t number = peer::expand(unknown->number_low, path->next_number - 1);
-  const recovery::SentPackets& sent = path->loss.sent();
-  if (!sent.contains(number) || sent[number].state == recovery::PacketState::acked ||
+  if (!is_in_flight(*path, unknown->number_low) ||
       !is_tag_of(path->reset_key, unknown->number_low, datagram.subspan(4, 4), datagram.data() + 8)) {
     return reject(event::Rejection::forged, datagram.size());
   }

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/address.h"
+#include "base/time.h"
 #include "crypto/cookie.h"
 #include "crypto/derive.h"
 #include "wire/packet.h"
@@ -19,6 +20,7 @@ struct Credential {
   crypto::SharedSecret secret;
   crypto::KeyBytes reset_key{};  // authenticates the peer's unknown_secret answers
   Address data;
+  Instant expires = Instant::never();  // what was made with it ends then, unless the peer has proven itself again
 };
 
 // What a responder needs of a credential that a hello names.
@@ -26,6 +28,7 @@ struct KnownCredential {
   crypto::SharedSecret secret;
   crypto::KeyBytes hello_key{};
   crypto::KeyBytes responder_key{};  // for this incarnation
+  Instant expires = Instant::never();
 };
 
 // Where an engine looks such credentials up. Shared by the engines of a pool; called by their threads, so it must not

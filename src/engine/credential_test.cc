@@ -261,6 +261,41 @@ TEST_F(Restarting, AForgedWordThatAPathIsUnknownIsIgnored) {
   while (pair.client().take_wanted(wanted)) EXPECT_TRUE(wanted.suspects);
 }
 
+TEST_F(IdentityMode, AClosedPortMakesTheCredentialDoubtful) {
+  std::vector<std::byte> last;
+  pair.on_wire = [&](int from, MutableByteSpan bytes) {
+    if (from == 0) last.assign(bytes.begin(), bytes.end());
+  };
+  const auto report = [&] { pair.client().on_unreachable(pair.addresses[1], ByteSpan(last).first(32), pair.now); };
+  pair.serve_echo();
+  pair.serve("hold", [](Engine&, transfer::IncomingTransfer&, Instant) {});
+  TestCall call;
+  pair.call(call, "echo", "one", {}, 60s);
+  ASSERT_TRUE(is_wanted(false));
+  pair.loss = 1;
+  hand_out(agree(5));
+  pair.turn(0);
+  report();  // quotes the hello
+  EXPECT_TRUE(is_wanted(true));
+  EXPECT_EQ(call.completions, 0) << "the peer may be back elsewhere";
+  pair.loss = 0;
+  hand_out(agree(6));
+  ASSERT_TRUE(pair.run_until([&] { return call.completions != 0; }));
+  EXPECT_EQ(call.reply, "one");
+
+  TestCall held;
+  pair.call(held, "hold", "two", {}, 60s);
+  pair.turn(0);
+  const std::vector<std::byte> quoted = last;
+  last[5] ^= std::byte{1};
+  report();  // another path
+  EXPECT_FALSE(is_wanted(true));
+  last = quoted;
+  report();
+  EXPECT_TRUE(is_wanted(true));
+  EXPECT_EQ(held.completions, 0);
+}
+
 TEST_F(IdentityMode, ANewCredentialTakesOverWhileCallsAreInFlight) {
   std::vector<transfer::IncomingTransfer*> held;
   pair.serve("hold", [&](Engine&, transfer::IncomingTransfer& request, Instant) { held.push_back(&request); });
@@ -285,6 +320,33 @@ TEST_F(IdentityMode, ANewCredentialTakesOverWhileCallsAreInFlight) {
   EXPECT_EQ(pair.client().census().paths, 1u);
   EXPECT_EQ(pair.server().census().paths, 1u);
   call_and_expect_echo();
+}
+
+TEST_F(IdentityMode, APathEndsWithItsCredential) {
+  for (const bool at_the_server : {false, true}) {
+    SCOPED_TRACE(at_the_server);
+    TestCall old;
+    pair.serve("hold", [](Engine&, transfer::IncomingTransfer&, Instant) {});
+    pair.call(old, "hold", "old", {}, 60s);
+    Wanted wanted;
+    while (pair.client().take_wanted(wanted)) {
+    }
+    Agreed agreed = agree(at_the_server ? 7 : 5);
+    (at_the_server ? agreed.theirs.expires : agreed.ours.expires) = pair.now + 2s;
+    hand_out(agreed);
+    pair.run_for(1s);
+    EXPECT_EQ(old.completions, 0);
+    const Instant ended = when([&] { return old.completions != 0; });
+    EXPECT_GE(ended, pair.now - 2s);
+    EXPECT_EQ(old.completions, 1);
+    EXPECT_TRUE(old.failed);
+    EXPECT_TRUE(old.may_have_run);
+    if (!at_the_server) {
+      EXPECT_EQ(old.code, Code::unauthenticated);
+    }
+    pair.run_for(100ms);
+    EXPECT_EQ(pair.server().census().paths, 0u);
+  }
 }
 
 TEST_F(IdentityMode, ANewCredentialOfARestartedPeerResetsWhatWasSent) {

@@ -89,22 +89,32 @@ void Engine::on_datagram(MutableByteSpan datagram, const Address& from, std::uin
   core_->on_datagram(datagram, from, ecn, buffer, now);
 }
 
-// Counts only if it quotes a hello that is under way: its path and random cannot be guessed. For an open path the
-// probes decide.
+// Counts only if it quotes a hello that is under way, whose path and random cannot be guessed, or a packet in flight.
+// The latter ends nothing: a peer that came back elsewhere is looked for, otherwise the probes decide.
 void Engine::on_unreachable(const Address& who, ByteSpan quoted, Instant now) {
   Core& core = *core_;
   const auto found = core.peers_by_address.find(who);
   if (found == core.peers_by_address.end()) return;
   Peer& peer = *core.peers.at(found->second);
   Path* path = core.path_of(peer);
+  if (path == nullptr) return;
+  if (path->state == Path::State::open && core.has_identity() && quoted.size() >= wire::kHeaderBytes) {
+    const wire::PacketHeader header = wire::decode_header(quoted.data());
+    if (header.type == wire::PacketType::sealed && header.path == path->remote_id &&
+        core.is_in_flight(*path, header.number_low)) {
+      core.want_credential(peer, true);
+    }
+    return;
+  }
   constexpr std::size_t kRandomAt = 10;  // type, version, path, worker, port
-  if (path == nullptr || path->state != Path::State::hello || quoted.size() < kRandomAt + 8) return;
+  if (path->state != Path::State::hello || quoted.size() < kRandomAt + 8) return;
   if (load<std::uint32_t>(quoted.data() + 2) != path->id ||
       !std::equal(quoted.begin() + kRandomAt,
                   quoted.begin() + static_cast<std::ptrdiff_t>(std::min(quoted.size(), kRandomAt + peer.random.size())),
                   peer.random.begin())) {
     return;
   }
+  if (core.has_identity()) return core.doubt_address(peer);
   core.give_up_hello(peer, Code::peer_failed, "nobody listens at the peer's address", now);
 }
 
@@ -124,7 +134,8 @@ std::size_t Engine::undelivered() const { return core_->requests_queued + core_-
 bool Engine::has_cut_short() const { return core_->cut_short; }
 
 bool Engine::has_work() const {
-  return !core_->touched.empty() || !core_->plain.empty() || !core_->completions.empty() || core_->delivery_levels != 0;
+  return !core_->touched.empty() || !core_->plain.empty() || !core_->completions.empty() ||
+         core_->delivery_levels != 0 || core_->has_unseen_requests();
 }
 
 void Engine::close(Instant now) { core_->close(now); }

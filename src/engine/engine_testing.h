@@ -67,8 +67,8 @@ class Pair {
     std::uint8_t ecn;
   };
 
-  explicit Pair(EngineConfig client = test_config(false, 1111), EngineConfig server = test_config(true, 2222),
-                std::uint64_t seed = 1)
+  explicit Pair(const EngineConfig& client = test_config(false, 1111),
+                const EngineConfig& server = test_config(true, 2222), std::uint64_t seed = 1)
       : configs{client, server}, entropy(seed), random(seed) {
     addresses[0] = Address::v4(0x0a000001, client.port);
     addresses[1] = Address::v4(0x0a000002, server.port);

@@ -53,7 +53,10 @@ Path* Core::make_path(const Address& remote, bool initiator, Instant now) {
 // ---- initiator ----
 
 void Core::start_hello(Peer& peer, Instant now) {
-  if (has_identity() && peer.credential == nullptr) return want_credential(peer, false);
+  if (peer.credential != nullptr && peer.credential->expires <= now) peer.credential.reset();
+  if (has_identity() && (peer.credential == nullptr || (peer.wants_credential && peer.path == kNoPath))) {
+    return want_credential(peer, peer.credential != nullptr);
+  }
   Path* path = make_path(peer.address, true, now);
   if (path == nullptr && peer.path != kNoPath) return;  // only a second look at a silent peer: the probes go on
   if (path == nullptr) {
@@ -198,6 +201,7 @@ void Core::confirm(Peer& peer, Path& path, const wire::HelloReply& reply, Instan
   path.keys.install(*aead, secret, sends, receives);
   if (has_identity()) config.credentials->on_shown(peer.credential->id);
   path.remote_incarnation = reply.responder.incarnation;
+  if (peer.credential != nullptr) path.expires = peer.credential->expires;
   path.max_calls = std::min(std::max(reply.calls, 1u), config.limits.calls_per_peer);
   path.max_bytes = reply.inline_bytes;
   path.credit.open(reply.allowance, reply.nested_allowance);
@@ -334,6 +338,7 @@ void Core::on_first(MutableByteSpan datagram, const Address& from, std::uint8_t 
   path->keys.install(*aead, secret, sends, receives);
   path->remote_id = initiator.path;
   path->remote_incarnation = initiator.incarnation;
+  path->expires = known.expires;
   path->state = Path::State::open;
   path->announce_path = true;
   // What a dishonest initiator claims beyond the largest allowance is not believed.

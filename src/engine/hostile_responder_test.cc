@@ -147,27 +147,23 @@ TEST_F(HostileResponder, ASecondPathFrameIsIgnored) {
   EXPECT_EQ(puppet->victims_path()->remote_id, before);
 }
 
-TEST_F(HostileResponder, ItsRequestsAreRefusedAndBounded) {
-  for (std::uint32_t i = 0; i < 2'000 && puppet->victims_path() != nullptr; ++i) {
-    puppet->say(Frames()
-                    .request({i % 100, i + 1}, "echo", "x")
-                    .ack(puppet->victims_path()->next_number - 1, puppet->victims_path()->next_number - 1));
-    ASSERT_LE(net.engine(client).census().incoming, 100u);
-  }
-  EXPECT_EQ(net.engine(client).events().counters.requests_dispatched, 0u);
-  EXPECT_EQ(calls[0].completions, puppet->victims_path() == nullptr ? 1 : 0);
+// Whom we call has not asked whether it may call us; it must come with a hello of its own.
+TEST_F(HostileResponder, ItsRequestsAreViolations) {
+  int ran = 0;
+  net.serve(client, "ours", [&](Engine&, IncomingTransfer&, Instant) { ++ran; });
+  expect_thrown_out(Frames().request({0, 1}, "ours", "x"));
+  EXPECT_EQ(ran, 0);
 }
 
-TEST_F(HostileResponder, ItsRequestsCannotUseMoreThanTheReserve) {
-  const std::uint64_t reserve = net.core(client).ledger.nested_allowance();
-  net.serve(client, "hold", [](Engine&, IncomingTransfer&, Instant) {});
-  std::uint64_t cost = 0;
-  for (std::uint32_t i = 0; puppet->victims_path() != nullptr; ++i) {
-    puppet->say(Frames().request({i, 1}, "echo", std::string(8'000, 'x'), 9'000, 0));
-    cost += token::request_cost(9'000);
-    ASSERT_LE(cost, reserve + token::request_cost(9'000));
-  }
-  for (const TestCall& call : calls) EXPECT_EQ(call.code, Code::reset);
+// A fragment, then the whole, then again: what the fragments took is given back each time.
+TEST_F(HostileResponder, APutOffCallKeepsNothingOfItsReply) {
+  calls[0].is_patient = true;
+  const std::string not_served{static_cast<char>(Code::unknown_method), 0, 'x'};
+  puppet->say(Frames().reply(id(0), "xx", 2'000, 0));
+  puppet->say(Frames().reply(id(0), not_served, 0, 0, true));
+  EXPECT_EQ(calls[0].completions, 0);
+  EXPECT_EQ(net.engine(client).census().reassemblies, 0u);
+  EXPECT_EQ(net.engine(client).census().blocks, 0u);
 }
 
 TEST_F(HostileResponder, ACloseForAViolationFailsItsCallsOnly) {

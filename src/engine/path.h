@@ -102,7 +102,8 @@ struct Path {
   Peer* peer = nullptr;  // of an outgoing path
   Address remote;
   crypto::Incarnation remote_incarnation{};
-  crypto::KeyBytes reset_key{};  // initiator: authenticates the peer's unknown_path answers
+  Instant expires = Instant::never();  // identity mode: see Credential
+  crypto::KeyBytes reset_key{};        // initiator: authenticates the peer's unknown_path answers
 
   // ---- sealing and opening ----
   PathKeys keys;
@@ -143,6 +144,8 @@ struct Path {
   std::unique_ptr<WaitingRequests> waiting;  // for room for their answers
   std::uint64_t last_incoming = 0;           // the highest generation that a request or cancellation named
   std::uint32_t incoming_live = 0;
+  std::uint32_t replying = 0;     // of these, answered and not acknowledged
+  Instant heard_of_replies{};     // when the last of them was, or the first was made
   std::uint32_t receiving = 0;    // of these, with fragments missing
   std::uint32_t probes_owed = 0;  // packets that may go whatever the window says
 

@@ -42,6 +42,7 @@ void Core::try_again_later(Peer& peer, Instant now) {
 
 bool Core::put_off(OutgoingCall& call, Code code, bool may_have_run, Instant now) {
   if (!call.is_patient || may_have_run || closed || !may_pass(code)) return false;
+  if (call.reassembly != nullptr) reassemblies.release(std::exchange(call.reassembly, nullptr));
   leave_path(call);
   call.state = OutgoingCall::State::delayed;
   ++calls_queued;

@@ -109,7 +109,7 @@ Core::Verdict Core::on_frames(Path& path, ByteSpan frames, bool& ack_eliciting, 
       case wire::FrameType::request: {
         wire::RequestFrame frame;
         at = wire::decode(at, end, frame);
-        if (at == nullptr) return Verdict::violation;
+        if (at == nullptr || path.initiator) return Verdict::violation;  // who is called on a path does not call on it
         const Verdict verdict = on_request(path, frame, buffer, now);
         if (verdict != Verdict::fine) [[unlikely]] {
           if (verdict == Verdict::violation) return verdict;
@@ -265,7 +265,7 @@ struct LossVisitor {
     for (std::uint64_t i = packet.frames_begin; i != frames_end; ++i) {
       const SentFrame& frame = path.frames[i];
       if (frame.what() == SentKind::reply) {
-        core.on_reply_acked(path, frame);
+        core.on_reply_acked(path, frame, now);
       } else if (frame.what() == SentKind::cancel) {
         // The peer knows; only now may the slot name another call. A repeated frame frees it once.
         if (path.calls.free_held(frame.slot, frame.generation) && path.peer->has_queued()) core.touch(path);

@@ -160,6 +160,7 @@ void Core::retire(Path& path, IncomingSlot& slot) {
                    event::TransferStage::cancelled, true);
       break;
     case State::replying:
+      --path.replying;
       if (transfer.hook.queued) path.replies.remove(transfer);
       release_incoming(transfer);
       break;
@@ -214,7 +215,7 @@ void Core::owe_credit(Path& path) {
   }
 }
 
-void Core::answer(IncomingTransfer& transfer, ByteSpan header, ByteSpan body, bool failed, Instant) {
+void Core::answer(IncomingTransfer& transfer, ByteSpan header, ByteSpan body, bool failed, Instant now) {
   finish_credit(transfer);
   Path* path = transfer.cancelled.load(std::memory_order_relaxed) ? nullptr : find_path(transfer.path);
   if (path == nullptr) {
@@ -241,6 +242,7 @@ void Core::answer(IncomingTransfer& transfer, ByteSpan header, ByteSpan body, bo
   transfer.reply_failed = failed;
   transfer.sent_bytes = 0;
   transfer.state = State::replying;
+  if (path->replying++ == 0) path->heard_of_replies = now;
   path->replies.push_back(transfer, transfer.priority);
   ++events.counters.replies_sent;
   events.moved(path->id, wire::TransferId{transfer.slot, transfer.generation}.packed(), event::TransferStage::replied,
@@ -274,7 +276,14 @@ void Core::dispatch(IncomingTransfer& transfer, Instant now) {
   ++events.counters.requests_dispatched;
   events.moved(transfer.path, wire::TransferId{transfer.slot, transfer.generation}.packed(),
                event::TransferStage::dispatched, true);
+  // The request's bytes are the handler's until it returns, also if it answers before.
+  detail::Pin* kept = transfer.block;
+  if (transfer.reassembly != nullptr) kept = transfer.reassembly->block();
+  if (kept == nullptr) [[likely]]
+    return last_handler->run(last_handler->context, transfer, now);
+  detail::pin(kept);
   last_handler->run(last_handler->context, transfer, now);
+  detail::unpin(kept);
 }
 
 std::size_t Core::deliver(Instant now) {
@@ -314,12 +323,13 @@ std::size_t Core::deliver(Instant now) {
   return delivered;
 }
 
-void Core::on_reply_acked(Path& path, const SentFrame& frame) {
+void Core::on_reply_acked(Path& path, const SentFrame& frame, Instant now) {
   if (frame.slot >= path.incoming.size()) return;
   IncomingSlot& slot = path.incoming[frame.slot];
   if (slot.generation != frame.generation || slot.transfer == nullptr) return;
   IncomingTransfer& transfer = *slot.transfer;
   if (transfer.state != State::replying) return;
+  path.heard_of_replies = now;
   if (frame.length != transfer.bytes) [[unlikely]] {
     if (transfer.reassembly == nullptr) {
       transfer.reassembly = reassemblies.acquire(nullptr, static_cast<std::uint16_t>(transfer.bytes), std::uint16_t{0});
@@ -330,6 +340,7 @@ void Core::on_reply_acked(Path& path, const SentFrame& frame) {
   if (transfer.hook.queued) path.replies.remove(transfer);
   slot.transfer = nullptr;
   --path.incoming_live;
+  --path.replying;
   release_incoming(transfer);
 }
 

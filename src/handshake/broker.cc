@@ -47,7 +47,9 @@ Broker::~Broker() = default;
 Broker::Contact* Broker::contact(const Address& address, const std::string& expected_name) {
   const auto [at, is_new] = contacts_.try_emplace(address);
   if (is_new) at->second.expected_name = expected_name;
-  if (at->second.expected_name == expected_name) return &at->second;
+  Contact& known = at->second;
+  if (!known.is_proven && !known.is_wanted && known.tag == 0) known.expected_name = expected_name;
+  if (known.expected_name == expected_name) return &known;
   const std::string& other = at->second.expected_name;
   news_.push_back({.address = address,
                    .expected_name = expected_name,
@@ -183,10 +185,14 @@ void Broker::on_outcome(const Outcome& outcome, Instant now) {
   Contact& peer = contacts_[address];
   peer.tag = 0;
   std::optional<Error> failure = outcome.failure;
+  if (!failure && options_.denies && options_.denies(outcome.names)) {
+    failure = Error(Code::unauthenticated, "\"" + outcome.names.first() + "\" is on the list of revoked names");
+  }
   if (!failure) {
     Result<peer::Credential> made = make_credential(outcome);
     if (made) {
       made->handshake_address = address;
+      made->may_call = options_.accepts && (!options_.allows || options_.allows(outcome.names));
       if (map_.install(*made, now) == peer::SecretMap::Installation::full) {
         failure = Error(Code::overloaded, "there are as many credentials in use as Limits::credentials allows");
       } else {
@@ -195,6 +201,7 @@ void Broker::on_outcome(const Outcome& outcome, Instant now) {
         peer::Credential current;
         if (!map_.find_by_address(address, current) || !proves(current, peer)) current = *made;
         plan_.on_success(address, now);
+        peer.is_proven = true;
         peer.is_wanted = false;
         news_.push_back({.address = address, .expected_name = peer.expected_name, .credential = current});
         return;
@@ -204,6 +211,12 @@ void Broker::on_outcome(const Outcome& outcome, Instant now) {
     }
   }
   plan_.on_failure(address, now);
+  peer::Credential theirs;
+  if (peer.is_wanted && map_.find_by_address(address, theirs) && proves(theirs, peer)) {  // the peer's own succeeded
+    peer.is_wanted = false;
+    news_.push_back({.address = address, .expected_name = peer.expected_name, .credential = theirs});
+    return;
+  }
   fail(address, std::move(*failure), now);
 }
 
@@ -216,7 +229,10 @@ Result<std::vector<std::byte>> Broker::answer(const Outcome& visitor) {
   Result<peer::Credential> made = make_credential(visitor);
   if (!made) return std::unexpected(made.error());
   // Only what the certificate proves is a name to call it back by.
-  if (!visitor.names.development && visitor.names.proves(visitor.remote)) made->handshake_address = visitor.remote;
+  if (!visitor.names.development && visitor.names.may_serve && visitor.names.proves(visitor.remote)) {
+    made->handshake_address = visitor.remote;
+  }
+  made->may_call = true;
   if (map_.install(*made, now_) == peer::SecretMap::Installation::full) {
     return std::unexpected(Error(Code::overloaded, "too many credentials are in use"));
   }
@@ -243,8 +259,16 @@ Result<peer::Credential> Broker::make_credential(const Outcome& outcome) const {
   const auto shared = crypto::SharedSecret::from_secret(outcome.secret);
   credential.hello_key = crypto::derive_hello_key(shared);
   credential.responder_key = crypto::derive_responder_key(shared, options_.self.incarnation);
+  // Of many workers each pool keeps some, and not all pools the same.
+  std::ranges::rotate(*addresses, addresses->begin() + static_cast<std::ptrdiff_t>(options_.seed % addresses->size()));
   describe(credential, *theirs, *agreement, *addresses);
   credential.set_name(outcome.names.first());
+  const std::int64_t valid_seconds =
+      std::max<std::int64_t>(outcome.names.valid_until_seconds - options_.wall_clock(), 0);
+  const Duration valid = valid_seconds > options_.map.lifetime / std::chrono::seconds(1)
+                             ? options_.map.lifetime
+                             : std::chrono::seconds(valid_seconds);
+  credential.expires_ns = (now_ + std::min(valid, options_.map.lifetime)).ns;
   return credential;
 }
 

@@ -32,6 +32,7 @@ class Broker {
   struct Options {
     std::shared_ptr<const Credentials> credentials;
     std::function<bool(const Names&)> allows;  // who may call us
+    std::function<bool(const Names&)> denies;  // who may not even be called
     bool accepts = false;
     Offer self;                 // what we say of ourselves; its reset key is filled in for each credential
     crypto::KeyBytes signer{};  // where those come from
@@ -96,6 +97,7 @@ class Broker {
   struct Contact {
     std::string expected_name;
     std::uint64_t tag = 0;                       // of the handshake under way
+    bool is_proven = false;                      // it has proven its name before
     bool is_wanted = false;                      // somebody waits for news
     std::array<std::byte, kQuotedBytes> sent{};  // the beginning of what was sent last
   };

@@ -261,7 +261,11 @@ Result<Names> Credentials::verify(std::span<const gnutls_datum_t> chain, std::in
   }
 
   Result<Names> names = shown.front().names();
-  if (names) names->development = development_;
+  if (names) {
+    names->development = development_;
+    const std::vector<std::string> purposes = shown.front().purposes();
+    names->may_serve = purposes.empty() || std::ranges::find(purposes, "server") != purposes.end();
+  }
   return names;
 }
 

@@ -229,12 +229,17 @@ bool IdentitySource::reload_if_changed(std::int64_t wall_seconds) {
   return true;
 }
 
+bool IdentitySource::denies(const Names& names) const {
+  return !names.development &&
+         std::ranges::any_of(description_->deny, [&](const std::string& pattern) { return names.matches(pattern); });
+}
+
 bool IdentitySource::allows(const Names& names) const {
   const detail::IdentityDescription& rules = *description_;
   // All development identities have the same names, so the lists cannot tell them apart.
   if (!names.development) {
     auto matches = [&](const std::string& pattern) { return names.matches(pattern); };
-    if (std::ranges::any_of(rules.deny, matches)) return false;
+    if (denies(names)) return false;
     if (rules.allow && std::ranges::none_of(*rules.allow, matches)) return false;
   }
   if (!rules.authorise) return true;

@@ -66,6 +66,8 @@ class IdentitySource {
 
   // Whether a peer that has proven these names may call us.
   bool allows(const Names& names) const;
+  // Whether it may not even be called: its certificate was revoked.
+  bool denies(const Names& names) const;
 
   // Keys of resets are derived from it. From the signer file, otherwise random.
   const crypto::Secret& signer() const { return signer_; }

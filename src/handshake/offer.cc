@@ -294,7 +294,6 @@ void describe(peer::Credential& credential, const Offer& theirs, const Agreement
   credential.mtu = agreement.mtu;
   credential.calls = agreement.calls;
   credential.inline_bytes = agreement.inline_bytes;
-  credential.method_table = theirs.method_table;
   credential.worker_count = static_cast<std::uint16_t>(addresses.size());
   credential.workers = {};
   std::ranges::copy(addresses.first(std::min(addresses.size(), credential.workers.size())), credential.workers.begin());

@@ -361,7 +361,6 @@ TEST(Offer, DescribesACredential) {
   EXPECT_EQ(credential.mtu, 8'972u);
   EXPECT_EQ(credential.calls, 1'024u);
   EXPECT_EQ(credential.inline_bytes, 16'384u);
-  EXPECT_EQ(credential.method_table, theirs.method_table);
   EXPECT_EQ(credential.worker_count, 20);
   ASSERT_EQ(credential.data_addresses().size(), peer::kMaxDataAddresses);
   EXPECT_EQ(credential.data_addresses()[7], addresses[7]);

@@ -43,10 +43,11 @@ struct Credential {
   std::uint8_t version = 0;
   std::uint8_t transport = 0;  // a bit of the offer's set
   bool initiator = false;      // we began the handshake
+  bool may_call = false;       // our rules let the peer call us
   std::uint32_t mtu = 0;
   std::uint32_t calls = 0;
   std::uint32_t inline_bytes = 0;
-  std::uint64_t method_table = 0;
+  std::int64_t expires_ns = 0;     // an Instant: when the peer must have proven itself again
   std::uint16_t worker_count = 0;  // of the peer; the first kMaxDataAddresses are below
   std::array<DataAddress, kMaxDataAddresses> workers{};
 

@@ -37,7 +37,7 @@ HandshakePlan::Entry* HandshakePlan::use(const Address& address, Instant now) {
 bool HandshakePlan::make_room() {
   for (const Address& address : recency_) {
     const auto at = entries_.find(address);
-    if (at->second.state != State::idle) continue;
+    if (at->second.state != State::idle || at->second.wanted) continue;  // somebody waits for the latter
     drop(at);
     return true;
   }

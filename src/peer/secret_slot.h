@@ -44,8 +44,9 @@ struct alignas(8) SecretMap::Stored {
   std::uint32_t inline_bytes;
   std::uint8_t name_length;
   std::uint8_t transport;
-  std::array<std::uint8_t, 2> unused;
-  std::uint64_t method_table;
+  std::uint8_t may_call;
+  std::uint8_t unused;
+  std::int64_t expires_ns;
   std::array<std::byte, crypto::kSecretBytes> secret;
   crypto::KeyBytes hello_key;
   crypto::KeyBytes responder_key;
@@ -59,11 +60,13 @@ struct alignas(8) SecretMap::Stored {
     std::copy(from.secret.bytes().begin(), from.secret.bytes().end(), secret.begin());
     each(*this, from);
     initiator = from.initiator;
+    may_call = from.may_call;
   }
   void unpack(Credential& to) const {
     std::copy(secret.begin(), secret.end(), to.secret.writable().begin());
     each(to, *this);
     to.initiator = initiator != 0;
+    to.may_call = may_call != 0;
   }
   template <class To, class From>
   static void each(To& to, const From& from) {
@@ -76,7 +79,7 @@ struct alignas(8) SecretMap::Stored {
     to.inline_bytes = from.inline_bytes;
     to.name_length = from.name_length;
     to.transport = from.transport;
-    to.method_table = from.method_table;
+    to.expires_ns = from.expires_ns;
     to.hello_key = from.hello_key;
     to.responder_key = from.responder_key;
     to.reset_key = from.reset_key;

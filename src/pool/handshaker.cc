@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -11,12 +12,14 @@ namespace weir::pool {
 
 namespace {
 
-engine::Credential for_post(const peer::Credential& credential, std::uint32_t worker) {
+// Pools begin at different workers of their peers, or all would meet at the first.
+engine::Credential for_post(const peer::Credential& credential, std::uint64_t choice) {
   const auto addresses = credential.data_addresses();
   return {.id = credential.id,
           .secret = crypto::SharedSecret::from_secret(credential.secret),
           .reset_key = credential.reset_key,
-          .data = addresses[worker % addresses.size()].address};
+          .data = addresses[choice % addresses.size()].address,
+          .expires = Instant{credential.expires_ns}};
 }
 
 }  // namespace
@@ -57,6 +60,7 @@ Result<void> Handshaker::open(handshake::Offer self) {
   handshake::Broker::Options options{
       .credentials = identity_->current(),
       .allows = [this](const handshake::Names& names) { return identity_->allows(names); },
+      .denies = [this](const handshake::Names& names) { return identity_->denies(names); },
       .accepts = accepts_,
       .self = std::move(self),
       .signer = signer(),
@@ -75,14 +79,22 @@ Result<void> Handshaker::open(handshake::Offer self) {
   options.plan.idle = 2 * timeouts_.credential;  // each renewal that is used counts, if only a little late
   if (!identity_->key_log_path().empty()) {
     const std::string& path = identity_->key_log_path();
-    const int file = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR);
-    if (file < 0) {
-      return std::unexpected(Error(Code::system, "cannot append to the key log " + path + ": " + std::strerror(errno)));
+    const int file = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR);
+    struct stat state {};
+    std::FILE* const log = file < 0 || ::fstat(file, &state) != 0 ? nullptr : ::fdopen(file, "a");
+    if (log == nullptr) {
+      Error error(Code::system, "cannot append to the key log " + path + ": " + std::strerror(errno));
+      if (file >= 0) ::close(file);
+      return std::unexpected(std::move(error));
     }
-    key_log_ = std::shared_ptr<std::FILE>(::fdopen(file, "a"), [](std::FILE* log) { std::fclose(log); });
-    options.key_log = [log = key_log_](std::string_view line) {
-      std::fprintf(log.get(), "%.*s\n", static_cast<int>(line.size()), line.data());
-      std::fflush(log.get());
+    key_log_ = std::shared_ptr<std::FILE>(log, [](std::FILE* open_log) { std::fclose(open_log); });
+    if (!S_ISREG(state.st_mode) || state.st_uid != ::geteuid() || (state.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+      return std::unexpected(
+          Error(Code::invalid_argument, "the key log " + path + " must be a file of ours that others cannot read"));
+    }
+    options.key_log = [to = key_log_](std::string_view line) {
+      std::fprintf(to.get(), "%.*s\n", static_cast<int>(line.size()), line.data());
+      std::fflush(to.get());
     };
   }
   broker_ = std::make_unique<handshake::Broker>(std::move(options));
@@ -126,10 +138,11 @@ bool Handshaker::find(const engine::CredentialId& id, engine::KnownCredential& o
   // Acquire: whoever sees the map sees what is in it.
   const peer::SecretMap* map = map_.load(std::memory_order_acquire);
   peer::Credential credential;
-  if (map == nullptr || !map->find(id, credential)) return false;
+  if (map == nullptr || !map->find(id, credential) || !credential.may_call) return false;
   out.secret = crypto::SharedSecret::from_secret(credential.secret);
   out.hello_key = credential.hello_key;
   out.responder_key = credential.responder_key;
+  out.expires = Instant{credential.expires_ns};
   return true;
 }
 
@@ -246,7 +259,8 @@ bool Handshaker::tell_news() {
       if (waiter.expected_name != news.expected_name) continue;
       waiter.is_waiting = false;
       CredentialNews told{.peer = waiter.peer, .failure = news.failure};
-      if (!news.failure) told.credential = for_post(news.credential, post->gate()->worker().index());
+      if (!news.failure)
+        told.credential = for_post(news.credential, seed_ % peer::kMaxDataAddresses + post->gate()->worker().index());
       post->tell(std::move(told));
     }
   }

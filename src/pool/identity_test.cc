@@ -329,5 +329,35 @@ TEST(KeyLog, ThatCannotBeWrittenIsAnErrorAtOpen) {
   EXPECT_NE(pool.error().message().find("/nowhere/at/all/keys"), std::string_view::npos);
 }
 
+TEST(Rules, HoldForThoseWhomWeCallAsWell) {
+  const TestAuthority authority;
+  Pool alice = open(identity_server(authority.identity({"127.0.0.1", "alice.test"}).allow({"carol.test"})));
+  Pool bob = open(identity_server(authority.identity({"127.0.0.1", "bob.test"})));
+  serve_echo(alice);
+  serve_echo(bob);
+  EXPECT_EQ(text_of(alice.peer(bob.listen_address()).unary("echo", "hello").get()), "hello");
+  // Bob has a credential with Alice now, but she has not said that he may call.
+  const Result<Reply> back = bob.peer(alice.listen_address()).unary("echo", "hello").get();
+  EXPECT_EQ(code_of(back), Code::refused) << text_of(back);
+}
+
+TEST(Rules, ARevokedPeerIsNotCalled) {
+  const TestAuthority authority;
+  Pool bob = open(identity_server(authority.identity({"127.0.0.1", "bob.test"})));
+  serve_echo(bob);
+  Pool alice = open(identity_client(authority.identity({"alice.test"}).deny({"bob.test"})));
+  const Result<Reply> refused = alice.peer(bob.listen_address()).unary("echo", "hello").get();
+  EXPECT_EQ(code_of(refused), Code::unauthenticated) << text_of(refused);
+  EXPECT_NE(sentence_of(refused).find("revoked"), std::string::npos) << sentence_of(refused);
+}
+
+TEST(Ports, CanBeFixed) {
+  const TestAuthority authority;
+  Config config = identity_server(authority.identity({"127.0.0.1"}));
+  config.data_port = 65'535;
+  config.workers = 2;
+  EXPECT_EQ(Pool::open(config).error().code(), Code::invalid_argument);
+}
+
 }  // namespace
 }  // namespace weir

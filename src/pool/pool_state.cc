@@ -149,6 +149,7 @@ Result<void> PoolState::open_with_identity(Address bind) {
   handshake::Offer self{.mtu = static_cast<std::uint32_t>(config_.datagram_bytes)};
   bind.port = 0;
   for (std::size_t i = 0; i < crew_->size(); ++i) {
+    if (config_.data_port != 0) bind.port = static_cast<std::uint16_t>(config_.data_port + i);
     if (Result<void> opened = open_post(i, bind, engine); !opened) return opened;
     self.workers.push_back({.worker = static_cast<std::uint16_t>(i), .port = posts_.back()->local().port});
   }
@@ -395,13 +396,23 @@ std::string PoolState::limits() const {
     line("submission_ring[" + std::to_string(priority) + "] per thread and worker", limits.submission_ring[priority]);
   }
   line("executor_queue", limits.executor_queue);
+  std::size_t of_handshakes = 0;
+  if (handshaker_) {
+    constexpr std::size_t kCredentialBytes = 512, kHandshakeBytes = 112 * 1024;  // as tests measure them
+    line("credentials, 512 bytes each", limits.credentials);
+    line("handshakes_in, 114688 bytes each", limits.handshakes_in);
+    line("handshakes_out, 114688 bytes each", limits.handshakes_out);
+    of_handshakes = limits.credentials * kCredentialBytes +
+                    (std::size_t{limits.handshakes_in} + limits.handshakes_out) * kHandshakeBytes;
+    line("most bytes of credentials and handshakes", of_handshakes);
+  }
   if (!posts_.empty()) text += posts_.front()->limits_text();
   if (!text.empty() && text.back() != '\n') text += '\n';
   line("most bytes of messages that all peers together can make one worker hold", of_messages * posts_per_worker);
   line("most bytes of bookkeeping that one peer can make one worker hold", footprint.path_bytes);
   line("most bytes that all peers together can make one worker hold", of_peers * posts_per_worker);
-  line("most bytes that all peers together can make this process hold", of_peers * posts_.size());
-  line("most bytes that all workers can hold", (of_peers + of_calls) * posts_.size());
+  line("most bytes that all peers together can make this process hold", of_peers * posts_.size() + of_handshakes);
+  line("most bytes that all workers can hold", (of_peers + of_calls) * posts_.size() + of_handshakes);
   line("most bytes that each other thread can add with its calls", of_calls * posts_.size());
   return text;
 }

@@ -1,10 +1,12 @@
 #include "pool/validate.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
 #include "engine/config.h"
 #include "engine/waiting_requests.h"
+#include "handshake/offer.h"
 #include "link/link.h"
 #include "peer/handshake_plan.h"
 #include "peer/secret_map.h"
@@ -57,6 +59,15 @@ Result<void> validate(const Config& config) {
   }
   if (config.name.size() > engine::kMaxNameBytes) {
     return std::unexpected(refuse("name must have at most 64 bytes, not " + number(config.name.size())));
+  }
+  if (config.data_port != 0 && !config.identity.is_set()) {
+    return std::unexpected(refuse("data_port needs an identity; with a secret, calls arrive where the pool listens"));
+  }
+  if (config.data_port + std::max(config.workers, 1) > 65'536) {
+    return std::unexpected(refuse("there are not as many ports from data_port on as there are workers"));
+  }
+  if (config.identity.is_set() && config.workers > static_cast<int>(handshake::Offer::kMaxWorkers)) {
+    return std::unexpected(refuse("with an identity there can be at most 64 workers"));
   }
   if (config.workers < 0) return std::unexpected(refuse("workers must not be negative; 0 means that you call poll()"));
   if (config.executor_threads < 0) return std::unexpected(refuse("executor_threads must not be negative"));
