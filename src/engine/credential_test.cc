@@ -135,6 +135,27 @@ TEST_F(IdentityMode, ARefusedCredentialFailsWhatWaitsWithTheReasonGiven) {
   EXPECT_TRUE(is_wanted(false)) << "the next call asks again";
 }
 
+TEST_F(IdentityMode, APatientCallHasThePeerAskedForAgain) {
+  pair.serve_echo();
+  TestCall patient;
+  patient.is_patient = true;
+  pair.call(patient, "echo", "one", {}, 60s);
+  ASSERT_TRUE(is_wanted(false));
+  for (int i = 0; i < 5; ++i) {
+    pair.client().refuse(pair.peer, Code::peer_failed, "nobody listens there", pair.now);
+    EXPECT_FALSE(is_wanted(false)) << "not at once";
+    for (int turn = 0; turn < 10 && !is_wanted(false); ++turn) {  // the wheel may need several turns to get there
+      pair.now = std::max(pair.now, pair.client().next_deadline());
+      pair.turn(0);
+      ASSERT_LT(turn, 9);
+    }
+  }
+  EXPECT_EQ(patient.completions, 0);
+  hand_out(agree(5));
+  ASSERT_TRUE(pair.run_until([&] { return patient.completions != 0; }));
+  EXPECT_EQ(patient.reply, "one");
+}
+
 TEST_F(IdentityMode, ADeadlineThatPassesWithoutACredentialIsATimeout) {
   TestCall call;
   pair.call(call, "echo", "one", {}, 10ms);

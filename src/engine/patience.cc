@@ -37,6 +37,7 @@ void Core::try_again_later(Peer& peer, Instant now) {
   const Duration wait =
       std::min<Duration>(kFirstHelloRetry * (1 << std::min<unsigned>(peer.failures, 6)), kLongestRest);
   if (peer.failures < 255) ++peer.failures;
+  peer.timer.tag = static_cast<std::uint32_t>(TimerKind::peer);  // perhaps nobody has said hello to it yet
   wheel.arm(peer.timer, now + wait + wait * static_cast<std::int64_t>(random.below(256)) / 1024);
 }
 
