@@ -34,6 +34,7 @@ TEST_P(EveryScenario, ReplaysWithTheSameHash) {
   const Report once = run_one(GetParam(), 11);
   const Report again = run_one(GetParam(), 11);
   EXPECT_EQ(once.event_hash, again.event_hash);
+  EXPECT_EQ(once.summary().find("hash") != std::string::npos, once.is_repeatable);
   if (!once.is_repeatable) return;
   EXPECT_EQ(once.summary(), again.summary());
   EXPECT_NE(once.event_hash, run_one(GetParam(), 12).event_hash);

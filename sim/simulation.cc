@@ -331,9 +331,11 @@ std::string Report::summary() const {
   if (handshakes != 0) {
     line += fmt::format(", {} handshakes, {} credentials, {} evicted", handshakes, credentials, evicted);
   }
-  line += fmt::format("; {} datagrams, {} lost, {:.3f} virtual s, {} events, {} violations, hash {:016x}", network.sent,
-                      network.sent - std::min(network.sent, network.delivered), virtual_seconds, events,
-                      violations.size(), event_hash);
+  line +=
+      fmt::format("; {} datagrams, {} lost, {:.3f} virtual s, {} events, {} violations, ", network.sent,
+                  network.sent - std::min(network.sent, network.delivered), virtual_seconds, events, violations.size());
+  // A hash that says nothing is not printed as if it did.
+  line += is_repeatable ? fmt::format("hash {:016x}", event_hash) : std::string("not repeatable");
   return line;
 }
 
