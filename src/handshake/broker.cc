@@ -32,13 +32,15 @@ Broker::Broker(Options options)
       endpoint_({.credentials = options_.credentials,
                  .accepts = options_.accepts,
                  .answer = [this](const Outcome& visitor) { return answer(visitor); },
-                 .offer = [this](const CredentialId& id) { return describe_self(id); },
+                 .offer = [this](const CredentialId& id) { return describe_self(id, hosts_told_++); },
                  .wall_clock = options_.wall_clock,
                  .max_outgoing = options_.plan.max_running,
                  .max_incoming = options_.max_incoming,
                  .timeout = options_.timeout,
                  .entropy = options_.entropy,
-                 .key_log = options_.key_log}) {}
+                 .key_log = options_.key_log}) {
+  crypto::wipe(options_.signer);
+}
 
 Broker::~Broker() = default;
 
@@ -193,22 +195,18 @@ void Broker::on_outcome(const Outcome& outcome, Instant now) {
     if (made) {
       made->handshake_address = address;
       made->may_call = options_.accepts && (!options_.allows || options_.allows(outcome.names));
-      if (map_.install(*made, now) == peer::SecretMap::Installation::full) {
-        failure = Error(Code::overloaded, "there are as many credentials in use as Limits::credentials allows");
-      } else {
-        // It answered, so it has the secret. If a handshake from the other side won, that one's credential is used.
-        static_cast<void>(map_.confirm(made->id, now));
-        peer::Credential current;
-        if (!map_.find_by_address(address, current) || !proves(current, peer)) current = *made;
-        plan_.on_success(address, now);
-        peer.is_proven = true;
-        peer.is_wanted = false;
-        news_.push_back({.address = address, .expected_name = peer.expected_name, .credential = current});
-        return;
-      }
-    } else {
-      failure = made.error();
+      map_.install(*made, now);
+      // It answered, so it has the secret. If a handshake from the other side won, that one's credential is used.
+      static_cast<void>(map_.confirm(made->id, now));
+      peer::Credential current;
+      if (!map_.find_by_address(address, current) || !proves(current, peer)) current = *made;
+      plan_.on_success(address, now);
+      peer.is_proven = true;
+      peer.is_wanted = false;
+      news_.push_back({.address = address, .expected_name = peer.expected_name, .credential = current});
+      return;
     }
+    failure = made.error();
   }
   plan_.on_failure(address, now);
   peer::Credential theirs;
@@ -233,14 +231,13 @@ Result<std::vector<std::byte>> Broker::answer(const Outcome& visitor) {
     made->handshake_address = visitor.remote;
   }
   made->may_call = true;
-  if (map_.install(*made, now_) == peer::SecretMap::Installation::full) {
-    return std::unexpected(Error(Code::overloaded, "too many credentials are in use"));
-  }
-  return describe_self(visitor.credential);
+  map_.install(*made, now_);
+  return describe_self(visitor.credential, visitors_told_++);
 }
 
-std::vector<std::byte> Broker::describe_self(const CredentialId& id) const {
+std::vector<std::byte> Broker::describe_self(const CredentialId& id, std::uint64_t turn) const {
   Offer self = options_.self;
+  begin_with(self, turn);
   self.reset_key = crypto::credential_reset_key(signer_, id);
   return encode(self).value();  // checked when the broker was made
 }
@@ -259,8 +256,6 @@ Result<peer::Credential> Broker::make_credential(const Outcome& outcome) const {
   const auto shared = crypto::SharedSecret::from_secret(outcome.secret);
   credential.hello_key = crypto::derive_hello_key(shared);
   credential.responder_key = crypto::derive_responder_key(shared, options_.self.incarnation);
-  // Of many workers each pool keeps some, and not all pools the same.
-  std::ranges::rotate(*addresses, addresses->begin() + static_cast<std::ptrdiff_t>(options_.seed % addresses->size()));
   describe(credential, *theirs, *agreement, *addresses);
   credential.set_name(outcome.names.first());
   const std::int64_t valid_seconds =

@@ -102,7 +102,8 @@ class Broker {
     std::array<std::byte, kQuotedBytes> sent{};  // the beginning of what was sent last
   };
 
-  std::vector<std::byte> describe_self(const CredentialId& id) const;
+  // `turn`: of those who are told, so that each begins with another worker.
+  std::vector<std::byte> describe_self(const CredentialId& id, std::uint64_t turn) const;
   Result<std::vector<std::byte>> answer(const Outcome& visitor);
   static bool proves(const peer::Credential& credential, const Contact& contact);
   // Null, and news of a failure, if it has another name.
@@ -127,6 +128,8 @@ class Broker {
   std::unordered_map<std::uint64_t, Address> by_tag_;
   std::set<std::pair<Instant, Address>> later_;  // suspected again too soon
   std::uint64_t next_tag_ = 1;
+  std::uint64_t hosts_told_ = 0,
+                visitors_told_ = 0;  // apart, or one kind could leave the other only every second worker
   std::deque<News> news_;
   std::deque<Refusal> refusals_;
 };
