@@ -194,6 +194,10 @@ void Core::end_path(Path& path, Code code, const char* sentence, bool requeue, I
   if (path.keys.installed()) {
     ledger.close(path.accounts[0]);
   }
+  if (const auto named = open_paths.find({path.remote, path.remote_id});
+      named != open_paths.end() && named->second == path.id) {
+    open_paths.erase(named);
+  }
   wheel.cancel(path.timer);
   paths.release(&path);
   announce_raised();

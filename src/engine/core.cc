@@ -62,6 +62,7 @@ Core::Core(const EngineConfig& config_, crypto::Entropy& entropy_, Subscriber* s
     }
   }
   signer = std::make_unique<crypto::Prf>(*aead, key);
+  crypto::wipe(config.signer);
   crypto::wipe(key);
   reset_prf = std::make_unique<crypto::Prf>(*aead, key);
   scratch_key = aead->make_key(key);

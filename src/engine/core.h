@@ -38,6 +38,20 @@ struct Method {
   Handler handler;
 };
 
+// A path by the number that the other side gave it. Several peers may say that they receive at one address, and several
+// names may lead to one process: the address alone names none of them.
+struct RemotePath {
+  Address address;
+  std::uint32_t number = 0;
+
+  bool operator==(const RemotePath&) const = default;
+};
+struct RemotePathHash {
+  std::size_t operator()(const RemotePath& path) const {
+    return AddressHash{}(path.address) ^ path.number * std::size_t{0x9e3779b97f4a7c15};
+  }
+};
+
 struct Core {
   // What to do with the packet after one of its frames.
   enum class Verdict : std::uint8_t {
@@ -70,6 +84,7 @@ struct Core {
   static constexpr std::uint32_t kUnknownPathsPerMillisecond = 16;          // answered at most
   static constexpr std::uint32_t kForgedRepliesPerHello = 64;               // checked at most
   static constexpr std::uint32_t kMaxHellosPerCredential = 3;  // to an address that has not answered (identity mode)
+  static constexpr std::size_t kTellingBytes = 4;              // of an incarnation, in answers to `first` packets
   static constexpr int kDeafSilences = 4;                      // so long may a peer that is heard acknowledge nothing
   static constexpr std::uint32_t kRestartSuspicion = 2;        // probe timeouts in a row before a second hello
 
@@ -85,7 +100,8 @@ struct Core {
   void confirm(Peer& peer, Path& path, const wire::HelloReply& reply, Instant now);
   void give_up_hello(Peer& peer, Code code, const char* sentence, Instant now);
   void replace_path(Peer& peer, Path& with, const wire::HelloReply& reply, Instant now);
-  Path* make_path(const Address& remote, bool initiator, Instant now);
+  // `mtu`: what its credential says of it.
+  Path* make_path(const Address& remote, bool initiator, Instant now, std::uint32_t mtu = 0);
   void send_plain(const Address& to, ByteSpan bytes);
 
   // ---- credential.cc ----
@@ -97,6 +113,7 @@ struct Core {
   void doubt_address(Peer& peer);
   void install_credential(Peer& peer, const Credential& credential, Instant now);
   void expire_path(Path& path, Instant now);
+  void on_first_sealed(Path& path, Instant now);
   void refuse_credential(Peer& peer, Code code, std::string_view sentence, Instant now);
   // `echo`: what names the packet that is answered; its first 16 bytes count.
   void answer_unknown_secret(std::uint32_t to_path, ByteSpan echo, const CredentialId& credential, const Address& to);
@@ -104,6 +121,8 @@ struct Core {
   crypto::KeyBytes path_reset_key(std::uint32_t path, const Address& remote);
   void answer_unknown_path(const wire::PacketHeader& header, const Address& from, Instant now);
   void on_unknown_path(ByteSpan datagram, const Address& from, Instant now);
+  // The open path that the process at `remote` calls `number`. Null: none.
+  Path* find_open(const Address& remote, std::uint32_t number);
   static bool is_in_flight(const Path& path, std::uint32_t number_low);
   bool is_tag_of(const crypto::KeyBytes& reset_key, std::uint64_t sequence, ByteSpan context, const std::byte* tag);
 
@@ -257,7 +276,8 @@ struct Core {
   Slab<Peer> peers;
   Slab<IncomingTransfer> incoming;
   Slab<transfer::Reassembly> reassemblies;
-  std::unordered_map<Address, std::uint32_t, AddressHash> peers_by_address;  // where their packets go
+  std::unordered_map<Address, std::uint32_t, AddressHash> peers_by_address;  // shared-secret mode
+  std::unordered_map<RemotePath, std::uint32_t, RemotePathHash> open_paths;  // identity mode: ours, by their numbers
   std::unordered_map<std::uint64_t, Method> methods;
   std::uint64_t last_method = 0;
   const Handler* last_handler = nullptr;

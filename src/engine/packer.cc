@@ -59,8 +59,9 @@ void Packer::write_ack() {
 
 void Packer::write_control() {
   if (path_.announce_path && has_room(wire::kPathFrameBytes)) {
-    at_ =
-        wire::encode(wire::PathFrame{.path = path_.id, .reset_key = core_.path_reset_key(path_.id, path_.remote)}, at_);
+    wire::PathFrame frame{.path = path_.id, .reset_key = core_.path_reset_key(path_.id, path_.remote)};
+    at_ = wire::encode(frame, at_);
+    crypto::wipe(frame.reset_key);
     remember(SentKind::path, 0, 0);
     path_.announce_path = false;  // a lost one comes back through `again`
   }

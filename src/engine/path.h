@@ -86,6 +86,7 @@ struct Path {
   Path(Random& random, const recovery::LossDetector::Options& loss_options, recovery::MtuSearch::Options mtu_options,
        recovery::AckPolicy::Options ack_options)
       : ack_policy(ack_options), loss(loss_options, random), mtu(mtu_options) {}
+  ~Path() { crypto::wipe(reset_key); }
 
   std::uint32_t id = kNoPath;         // ours: what the other side puts into headers
   std::uint32_t remote_id = kNoPath;  // theirs
@@ -95,7 +96,6 @@ struct Path {
   bool touched = false;         // in Core::touched
   bool waits_for_room = false;  // in Core::waiting_for_room
   bool ever_received = false;   // anything that authenticated
-  bool refused = false;         // confirming: the responder has no credential to make it with, and has not made it
   bool draining = false;        // its peer has a newer path: only what was sent here is still answered here
   bool key_confirmed = false;   // the other side has acknowledged a packet under the current sending key
   bool received_any_ecn = false;
@@ -103,7 +103,9 @@ struct Path {
   Address remote;
   crypto::Incarnation remote_incarnation{};
   Instant expires = Instant::never();  // identity mode: see Credential
-  crypto::KeyBytes reset_key{};        // initiator: authenticates the peer's unknown_path answers
+  crypto::KeyBytes reset_key{};        // initiator: authenticates the peer's unknown_path answers, if open; before that
+                                       // its unknown_secret answers
+  CredentialId credential{};           // initiator: that it was made with
 
   // ---- sealing and opening ----
   PathKeys keys;

@@ -63,7 +63,8 @@ bool Core::open_sealed(Path& path, const wire::PacketHeader& header, MutableByte
   path.replay.mark(number, now);
   path.keys.on_opened(which);
   path.last_received = now;
-  path.ever_received = true;
+  if (!path.ever_received) [[unlikely]]
+    on_first_sealed(path, now);
   path.loss.on_activity();
   if (ecn != 0) {
     path.received_any_ecn = true;
@@ -223,6 +224,8 @@ void Core::on_path_frame(Path& path, const wire::PathFrame& frame) {
   path.reset_key = frame.reset_key;
   path.state = Path::State::open;
   path.first_prefix.reset();
+  // Whoever had this number at this address before is gone.
+  if (has_identity()) open_paths.insert_or_assign({path.remote, path.remote_id}, path.id);
   path.peer->failures = 0;
   ++events.counters.handshakes_completed;
   events.emit(event::PeerHealthChanged{{}, path.id, path.peer->name, event::PeerHealth::healthy});

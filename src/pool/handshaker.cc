@@ -12,13 +12,13 @@ namespace weir::pool {
 
 namespace {
 
-// Pools begin at different workers of their peers, or all would meet at the first.
-engine::Credential for_post(const peer::Credential& credential, std::uint64_t choice) {
-  const auto addresses = credential.data_addresses();
+engine::Credential for_post(const peer::Credential& credential, const peer::DataAddress& data) {
   return {.id = credential.id,
           .secret = crypto::SharedSecret::from_secret(credential.secret),
           .reset_key = credential.reset_key,
-          .data = addresses[choice % addresses.size()].address,
+          .data = data.address,
+          .is_proven = data.validated,
+          .mtu = credential.mtu,
           .expires = Instant{credential.expires_ns}};
 }
 
@@ -54,8 +54,6 @@ std::string Handshaker::name() const { return identity_->current()->names().firs
 Result<void> Handshaker::open(handshake::Offer self) {
   self.incarnation = incarnation_;
   self.name = name().substr(0, handshake::Offer::kMaxName);
-  self.calls = limits_.calls_per_peer;
-  self.inline_bytes = static_cast<std::uint32_t>(limits_.inline_bytes);
   if (auto encoded = encode(self); !encoded) return std::unexpected(encoded.error());
   handshake::Broker::Options options{
       .credentials = identity_->current(),
@@ -97,7 +95,8 @@ Result<void> Handshaker::open(handshake::Offer self) {
       std::fflush(to.get());
     };
   }
-  broker_ = std::make_unique<handshake::Broker>(std::move(options));
+  broker_ = std::make_unique<handshake::Broker>(options);
+  crypto::wipe(options.signer);
   map_.store(&broker_->map(), std::memory_order_release);
   return {};
 }
@@ -142,6 +141,7 @@ bool Handshaker::find(const engine::CredentialId& id, engine::KnownCredential& o
   out.secret = crypto::SharedSecret::from_secret(credential.secret);
   out.hello_key = credential.hello_key;
   out.responder_key = credential.responder_key;
+  out.mtu = credential.mtu;
   out.expires = Instant{credential.expires_ns};
   return true;
 }
@@ -156,6 +156,16 @@ void Handshaker::on_shown(const engine::CredentialId& id) {
   }
   rung_.store(true, std::memory_order_release);
   worker_->doorbell()->ring();
+}
+
+bool Handshaker::may_greet(const Address& to, bool is_proven, Instant now) {
+  std::lock_guard lock(budget_mutex_);
+  return budget_.spend(to, is_proven, now);
+}
+
+void Handshaker::on_answer(const Address& from, Instant now) {
+  std::lock_guard lock(budget_mutex_);
+  budget_.on_answer(from, now);
 }
 
 // ---- a turn ----
@@ -173,9 +183,9 @@ bool Handshaker::poll_once(Instant now) {
     is_busy |= receive(now);
   }
   if (now >= reload_at_) reload(now);
-  is_busy |= tell_news();
+  is_busy |= tell_news(now);
   is_busy |= send(now);
-  is_busy |= tell_news();  // what was written has ended handshakes
+  is_busy |= tell_news(now);  // what was written has ended handshakes
   return is_busy;
 }
 
@@ -245,7 +255,7 @@ bool Handshaker::send(Instant now) {
   return is_busy;
 }
 
-bool Handshaker::tell_news() {
+bool Handshaker::tell_news(Instant now) {
   bool is_busy = false;
   handshake::Broker::News news;
   while (broker_->take_news(news)) {
@@ -253,14 +263,17 @@ bool Handshaker::tell_news() {
     const auto found = waiters_.find(news.address);
     if (found == waiters_.end()) continue;
     std::erase_if(found->second, [](const Waiter& waiter) { return waiter.post.expired(); });
+    std::size_t turn = 0;  // posts that call the same peer take different workers of it
     for (Waiter& waiter : found->second) {
       const auto post = waiter.post.lock();
       if (post == nullptr || (news.failure && !waiter.is_waiting)) continue;
       if (waiter.expected_name != news.expected_name) continue;
       waiter.is_waiting = false;
       CredentialNews told{.peer = waiter.peer, .failure = news.failure};
-      if (!news.failure)
-        told.credential = for_post(news.credential, seed_ % peer::kMaxDataAddresses + post->gate()->worker().index());
+      if (!news.failure) {
+        std::lock_guard lock(budget_mutex_);
+        told.credential = for_post(news.credential, budget_.choose(news.credential.data_addresses(), turn++, now));
+      }
       post->tell(std::move(told));
     }
   }

@@ -18,6 +18,7 @@
 #include "handshake/identity.h"
 #include "link/link.h"
 #include "link/receive_buffer.h"
+#include "peer/hello_budget.h"
 #include "pool/peer_entry.h"
 #include "pool/post.h"
 #include "weir/config.h"
@@ -71,6 +72,8 @@ class Handshaker final : public worker::Pollable,
   const Address& local() const { return local_; }
   bool find(const engine::CredentialId& id, engine::KnownCredential& out) const override;
   void on_shown(const engine::CredentialId& id) override;
+  bool may_greet(const Address& to, bool is_proven, Instant now) override;
+  void on_answer(const Address& from, Instant now) override;
 
   // ---- worker::Pollable ----
   bool poll_once(Instant now) override;
@@ -98,7 +101,7 @@ class Handshaker final : public worker::Pollable,
   bool take_requests(Instant now);
   bool receive(Instant now);
   bool send(Instant now);
-  bool tell_news();
+  bool tell_news(Instant now);
   void reload(Instant now);
 
   crypto::SystemEntropy entropy_;
@@ -132,6 +135,9 @@ class Handshaker final : public worker::Pollable,
   std::vector<Request> requests_;
   std::vector<engine::CredentialId> shown_;
   std::atomic<bool> has_requests_{false};
+
+  std::mutex budget_mutex_;
+  peer::HelloBudget budget_;
 };
 
 }  // namespace weir::pool
