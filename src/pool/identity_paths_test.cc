@@ -29,7 +29,7 @@ TEST(IdentityPaths, CallersAreSpreadEvenlyOverTheWorkersOfAServer) {
   ASSERT_TRUE(server.serve_inline("who", [&](InlineRequest& request) {
     std::lock_guard lock(mutex);
     ++taken[std::this_thread::get_id()];
-    request.reply({});
+    request.reply("");
   }));
   for (int i = 0; i < kCallers; ++i) {
     Pool caller = open(identity_client(authority.identity({"caller.test"}), 0));
