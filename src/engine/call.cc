@@ -26,7 +26,7 @@ void Core::submit(OutgoingCall& call, Instant now) {
     return fail_call(call, Code::overloaded, "too many calls are waiting to be sent", now);
   }
   ++calls_queued;
-  peer->queue_of(call).push_back(call, Peer::level_of(call));
+  peer->queue.push_back(call);
   wheel.arm(call.timer, call.deadline);
   events.moved(peer->path, 0, event::TransferStage::submitted, false);
   wake(*peer, now);
@@ -61,7 +61,7 @@ void Core::let_go(OutgoingCall& call) {
     return;
   }
   if (call.state == OutgoingCall::State::queued) {
-    peers.at(call.peer)->queue_of(call).remove(call);
+    peers.at(call.peer)->queue.remove(call);
     --calls_queued;
   } else if (call.state == OutgoingCall::State::delayed) [[unlikely]] {
     std::erase(delayed, &call);

@@ -133,7 +133,6 @@ void Core::on_path_timer(Path& path, Instant now) {
     if (path.calls.taken() == 0) path.calls.release_memory();  // generations are the path's, so slots can start over
     if (path.peer != nullptr) {
       path.peer->queue.release_memory();
-      path.peer->nested.release_memory();
     }
   }
 }
@@ -186,7 +185,7 @@ void Core::end_path(Path& path, Code code, const char* sentence, bool requeue, I
     --calls_sent;
     ++calls_queued;
     give_reply_room();
-    peer->queue_of(*call).push_front(*call, Peer::level_of(*call));
+    peer->queue.push_front(*call);
   }
   for (IncomingSlot& slot : path.incoming) {
     if (slot.transfer != nullptr) retire(path, slot);

@@ -115,7 +115,7 @@ struct Core {
   Verdict on_frames(Path& path, ByteSpan frames, bool& ack_eliciting, detail::Pin* buffer, Instant now);
   bool on_ack(Path& path, const wire::AckFrame& frame, Instant now);
   void on_path_frame(Path& path, const wire::PathFrame& frame);
-  void on_blocked(Path& path, std::uint8_t level, std::uint64_t needed, Instant now);
+  void on_blocked(Path& path, const wire::BlockedFrame& frame, Instant now);
   void on_loss_timer(Path& path, Instant now);
   void after_loss_report(Path& path, const recovery::LossReport& report, Instant now);
   void reject(event::Rejection reason, std::size_t bytes);
@@ -166,8 +166,9 @@ struct Core {
   // A complete request: to its handler, or to wait for room for its answer.
   void admit(Path& path, IncomingTransfer& transfer) {
     const std::uint8_t level = level_of(transfer);
-    // Nobody overtakes those of its own path and level who wait.
-    const bool in_line = requests_waiting != 0 && path.waiting != nullptr && !path.waiting->empty(level);
+    // Nobody overtakes those of its own path and level who wait, nor any for whom there may be room.
+    const bool in_line = requests_waiting != 0 &&
+                         (answer_lines[level].has_unseen() || (path.waiting != nullptr && !path.waiting->empty(level)));
     if (in_line || !answers.take(level, path.accounts[level].answers)) [[unlikely]]
       return wait_for_answer_room(path, transfer);
     transfer.answer_room = static_cast<std::uint32_t>(answers.largest());
@@ -180,7 +181,7 @@ struct Core {
     answers.give_back(level, path == nullptr ? nullptr : &path->accounts[level].answers, transfer.answer_room - keep);
     transfer.answer_room = keep;
     if (requests_waiting != 0) [[unlikely]] {
-      answer_lines[level].unseen = answer_lines[level].size();
+      answer_lines[level].forget_seen();
       serve_answer_line(level);
     }
   }
@@ -190,7 +191,7 @@ struct Core {
     if (requests_waiting == 0) [[likely]]
       return false;
     for (const AnswerLine& line : answer_lines) {
-      if (line.unseen != 0) return true;
+      if (line.has_unseen()) return true;
     }
     return false;
   }
@@ -267,7 +268,7 @@ struct Core {
       ledger.bound_nested(config.limits.nested_request_bytes, config.receive_buffer_bytes / 2);
   // A failed answer is two bytes longer than its sentence.
   token::AnswerRoom answers{config.limits.answer_bytes, answer_bytes_of(config.limits.inline_bytes + 2)};
-  AnswerLine answer_lines[token::kLevels] = {AnswerLine(0), AnswerLine(1), AnswerLine(2), AnswerLine(3), AnswerLine(4)};
+  AnswerLine answer_lines[token::kLevels];
   std::size_t requests_waiting = 0;  // in all of them
 
   // ---- responder ----

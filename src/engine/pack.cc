@@ -26,7 +26,7 @@ void prefetch_next_part(const OutgoingCall& call) {
 unsigned waiting_levels(const Path& path) {
   unsigned levels = path.replies.occupied_levels();
   if (path.partial != nullptr) levels |= 1u << path.partial->priority;
-  if (path.peer != nullptr) levels |= path.peer->queue.occupied_levels();
+  if (path.peer != nullptr) levels |= path.peer->queue.occupied_levels();  // nested calls, too
   return levels;
 }
 

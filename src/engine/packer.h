@@ -55,9 +55,10 @@ class Packer {
   bool request_again(const SentFrame& frame);
   bool reply_again(const SentFrame& frame);
   bool write_request(OutgoingCall& call);
-  template <class Queue>
-  void write_requests_of(Queue& queue, unsigned level);
+  void write_requests_of(CallQueues::Queue& queue);
   bool may_open(const OutgoingCall& call);
+  void complain(const OutgoingCall& call);
+  bool ends_unsent(OutgoingCall& call);
 
   Core& core_;
   Path& path_;

@@ -10,6 +10,7 @@
 #include "base/address.h"
 #include "base/time.h"
 #include "crypto/derive.h"
+#include "engine/call_queues.h"
 #include "engine/call_slots.h"
 #include "engine/credential.h"
 #include "engine/frame_ring.h"
@@ -45,33 +46,6 @@ struct Peer;
 struct IncomingSlot {
   std::uint64_t generation = 0;
   IncomingTransfer* transfer = nullptr;
-};
-
-// A queue that takes no memory while its owner is idle: most peers are, most of the time.
-template <class T, schedule::QueueHook<T> T::*Hook>
-class SparseQueue {
- public:
-  using Queue = schedule::WeightedQueue<T, Hook>;
-
-  bool empty() const { return queue_ == nullptr || queue_->empty(); }
-  T* front() const { return queue_ == nullptr ? nullptr : queue_->front(); }
-  T* front_of(unsigned level) const { return queue_ == nullptr ? nullptr : queue_->front_of(level); }
-  unsigned occupied_levels() const { return queue_ == nullptr ? 0 : queue_->occupied_levels(); }
-  void push_back(T& item, unsigned level) { queue().push_back(item, level); }
-  void push_front(T& item, unsigned level) { queue().push_front(item, level); }
-  void remove(T& item) { queue().remove(item); }
-  void charge(unsigned level, std::uint64_t bytes) { queue().charge(level, bytes); }
-  void release_memory() {
-    if (empty()) queue_.reset();
-  }
-
- private:
-  Queue& queue() {
-    if (queue_ == nullptr) [[unlikely]]
-      queue_ = std::make_unique<Queue>();
-    return *queue_;
-  }
-  std::unique_ptr<Queue> queue_;
 };
 
 // One pair of (worker, port) and (worker, port), with everything that is counted per path. Lives in a slab of its
@@ -169,14 +143,11 @@ struct Peer {
   Address address;   // where its packets go; in identity mode, once there is a credential
   std::string name;  // the address that the application named, printed
   std::uint32_t index = 0;
-  std::uint32_t path = kNoPath;                           // that carries its calls, in whatever state
-  std::uint32_t candidate = kNoPath;                      // a second hello, sent because the first path fell silent
-  SparseQueue<OutgoingCall, &OutgoingCall::hook> queue;   // by priority
-  SparseQueue<OutgoingCall, &OutgoingCall::hook> nested;  // by depth: no level waits behind another
+  std::uint32_t path = kNoPath;       // that carries its calls, in whatever state
+  std::uint32_t candidate = kNoPath;  // a second hello, sent because the first path fell silent
+  CallQueues queue;
 
-  auto& queue_of(const OutgoingCall& call) { return call.depth == 0 ? queue : nested; }
-  static unsigned level_of(const OutgoingCall& call) { return call.depth == 0 ? call.priority : call.depth - 1u; }
-  bool has_queued() const { return !queue.empty() || !nested.empty(); }
+  bool has_queued() const { return !queue.empty(); }
 
   // ---- identity mode ----
   std::unique_ptr<Credential> credential;
