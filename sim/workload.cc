@@ -148,6 +148,13 @@ Instruction Workload::choose(const Wish& wish) {
     default:
       break;
   }
+  if (shape_.urgent != 0) {
+    const bool is_urgent = choices_.chance(shape_.urgent);
+    instruction.priority = is_urgent ? kUrgentPriority : kBulkPriority;
+    instruction.bytes = static_cast<std::uint32_t>(is_urgent ? 256 : shape_.largest_bytes);
+    instruction.header_bytes = 0;
+    instruction.reply_bytes = kReplyBytes;
+  }
   if (wish.depth == 0 && !wish.is_patient && choices_.chance(shape_.empty)) {
     instruction = {.priority = instruction.priority, .bytes = 0};
   }

@@ -33,6 +33,7 @@ struct WorkloadShape {
   Duration longest_delay{3'000'000};  // of a late answer
   Duration service_time{0};           // a slow server answers one request after the other, each taking so long
   std::size_t largest_bytes = 16 * 1024;
+  double urgent = 0;  // share of small calls of the most urgent priority; all others are large and of the last but one
   bool must_succeed = false;      // no call may fail for a reason of the network
   std::vector<HostId> untrusted;  // no call from or to these may succeed
 };

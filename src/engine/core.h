@@ -123,6 +123,7 @@ struct Core {
   // ---- call.cc ----
   void submit(OutgoingCall& call, Instant now);
   void cancel(OutgoingCall& call, Instant now);
+  bool shed_for(const OutgoingCall& call, Instant now);
   Verdict on_reply(Path& path, const wire::ReplyFrame& frame, detail::Pin* buffer, Instant now);
   void fail_call(OutgoingCall& call, Code code, const char* sentence, Instant now, bool reached_peer = true);
   void let_go(OutgoingCall& call);  // of its slot, timer, queue, reassembly and reply room
@@ -198,6 +199,7 @@ struct Core {
 
   // ---- pack.cc ----
   void collect(std::vector<Train>& out, Instant now);
+  void order_by_urgency();
   void send_plain_datagrams(std::vector<Train>& out);
   // Anything to send but acknowledgements.
   static bool has_something(const Path& path) {
@@ -291,6 +293,8 @@ struct Core {
   // ---- work ----
   std::vector<std::uint32_t> touched;   // paths to look at in collect()
   std::vector<std::uint32_t> touching;  // scratch: the round under way
+  std::vector<std::uint32_t> ordered;   // scratch of order_by_urgency()
+  std::vector<std::uint8_t> urgencies;  // the same
   std::vector<Completion> completions;
   std::vector<Completion> completing;       // scratch
   std::vector<transfer::Block*> sentences;  // of failures that others described, until they are delivered
@@ -325,6 +329,10 @@ struct Core {
   std::vector<OutgoingCall*> delayed;           // patient calls between two tries
   schedule::Timer retry_timer;
   std::uint32_t calls_queued = 0;  // the delayed ones included
+  // Where calls to be shed are looked for: the peer that was last given a call of this priority, and others in turn.
+  static constexpr std::uint32_t kShedLooks = 16;
+  std::array<std::uint32_t, schedule::kPriorityLevels> last_given{};
+  std::uint32_t next_shed_look = 0;
   std::uint32_t calls_sent = 0;
   bool closed = false;
 };

@@ -67,6 +67,7 @@ struct Path {
   State state = State::hello;
   bool initiator = false;
   bool touched = false;         // in Core::touched
+  bool passed_over = false;     // found the transmit memory used up: goes first the next time
   bool waits_for_room = false;  // in Core::waiting_for_room
   bool ever_received = false;   // anything that authenticated
   bool refused = false;         // confirming: the responder has no credential to make it with, and has not made it
