@@ -266,7 +266,7 @@ void Checker::check_priorities(double least_advantage) {
     bulk_meanwhile +=
         record.ended && !record.failed && record.instruction.priority == kBulkPriority && record.gone_at < last_urgent;
   }
-  if (bulk_meanwhile * 4 < bulk.calls) {
+  if (bulk_meanwhile * 50 < bulk.calls) {
     violation(fmt::format("of {} bulk calls {} were answered while urgent ones came: they starve", bulk.calls,
                           bulk_meanwhile));
   }

@@ -137,11 +137,12 @@ void incast(Scenario& s, Random& random) {
   s.least_success = 0.95;
 }
 
-// Urgent calls among bulk ones, from several hosts into a slow server that has room for a few of them only.
+// Hosts with urgent calls and hosts with bulk ones, and a slow server that has room for a few of them only.
 void priorities(Scenario& s, Random& random) {
   incast(s, random);
   s.hosts = static_cast<std::uint32_t>(between(random, 6, 12));
-  s.workload.callers.resize(s.hosts - 1);
+  s.workload.callers.clear();
+  for (HostId host = 1; host < s.hosts; ++host) s.workload.callers.push_back(host);
   s.link.bytes_per_second = 1'250'000'000;
   s.link.queue_bytes = 512 * 1024;
   s.limits.request_bytes = 160 * 1024;
@@ -151,7 +152,9 @@ void priorities(Scenario& s, Random& random) {
   s.workload.window = 30;
   s.workload.think_time = 2ms;
   s.workload.service_time = between(random, 50us, 150us);
-  s.workload.urgent = 0.2;
+  for (const HostId host : s.workload.callers) {
+    if (host % 4 == 0) s.workload.urgent.push_back(host);
+  }
   s.workload.cancelled = s.workload.later = s.workload.error = s.workload.empty = 0;
   s.workload.without_deadline = 0;
   s.least_success = 1;
