@@ -140,7 +140,7 @@ void incast(Scenario& s, Random& random) {
 // Hosts with urgent calls and hosts with bulk ones, and a slow server that has room for a few of them only.
 void priorities(Scenario& s, Random& random) {
   incast(s, random);
-  s.hosts = static_cast<std::uint32_t>(between(random, 6, 12));
+  s.hosts = static_cast<std::uint32_t>(between(random, 9, 14));
   s.workload.callers.clear();
   for (HostId host = 1; host < s.hosts; ++host) s.workload.callers.push_back(host);
   s.link.bytes_per_second = 1'250'000'000;

@@ -11,6 +11,7 @@
 
 #include "base/slab.h"
 #include "crypto/cookie.h"
+#include "crypto/responder_key.h"
 #include "engine/engine.h"
 #include "engine/path.h"
 #include "transfer/reassembly.h"
@@ -68,7 +69,6 @@ struct Core {
   static constexpr Duration kLongestBlockedRepeat = std::chrono::milliseconds(200);
   static constexpr Duration kDrainedIdle = std::chrono::milliseconds(100);  // then a path that was replaced is closed
   static constexpr std::uint32_t kUnknownPathsPerMillisecond = 16;          // answered at most
-  static constexpr std::uint32_t kForgedRepliesPerHello = 64;               // checked at most
   static constexpr std::uint32_t kMaxHellosPerCredential = 3;  // to an address that has not answered (identity mode)
   static constexpr int kDeafSilences = 4;                      // so long may a peer that is heard acknowledge nothing
   static constexpr std::uint32_t kRestartSuspicion = 2;        // probe timeouts in a row before a second hello
@@ -253,7 +253,8 @@ struct Core {
   std::unique_ptr<crypto::Aead> aead;
   crypto::Incarnation incarnation{};
   std::unique_ptr<crypto::AeadKey> hello_key;
-  std::unique_ptr<crypto::AeadKey> scratch_key;  // takes whatever key is needed once
+  std::unique_ptr<crypto::Prf> answers_to_hellos;  // of the configured secret
+  std::unique_ptr<crypto::AeadKey> scratch_key;    // takes whatever key is needed once
   schedule::TimingWheel wheel;
   transfer::BlockPool blocks;
   Slab<Path> paths;

@@ -54,6 +54,7 @@ void Core::install_credential(Peer& peer, const Credential& credential, Instant 
   const auto known = peers_by_address.find(peer.address);
   if (known != peers_by_address.end() && known->second == peer.index) peers_by_address.erase(known);
   peer.credential = std::make_unique<Credential>(credential);
+  peer.credential->answer_key = crypto::derive_answer_key(credential.secret);
   peer.address = credential.data;
   peers_by_address.try_emplace(peer.address, peer.index);
   Path* path = path_of(peer);

@@ -18,7 +18,8 @@ using wire::CredentialId;
 struct Credential {
   CredentialId id{};
   crypto::SharedSecret secret;
-  crypto::KeyBytes reset_key{};  // authenticates the peer's unknown_secret answers
+  crypto::KeyBytes reset_key{};   // authenticates the peer's unknown_secret answers
+  crypto::KeyBytes answer_key{};  // derived from the secret when it is installed
   Address data;
   Instant expires = Instant::never();  // what was made with it ends then, unless the peer has proven itself again
 };
