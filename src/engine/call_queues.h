@@ -57,22 +57,28 @@ class CallQueues {
   bool empty() const { return outermost_.empty() && (nested_ == nullptr || nested_->size == 0); }
 
   void push_back(transfer::OutgoingCall& call) {
+    if (call.depth == 0) [[likely]]
+      return outermost_.push_back(call, call.priority);
     (*this)[call.depth].push_back(call, call.priority);
-    if (call.depth != 0) [[unlikely]]
-      ++nested_->size;
+    ++nested_->size;
   }
   void push_front(transfer::OutgoingCall& call) {
     (*this)[call.depth].push_front(call, call.priority);
-    if (call.depth != 0) [[unlikely]]
-      ++nested_->size;
+    if (call.depth != 0) ++nested_->size;
   }
   void remove(transfer::OutgoingCall& call) {
+    if (call.depth == 0) [[likely]]
+      return outermost_.remove(call);
     (*this)[call.depth].remove(call);
-    if (call.depth != 0) [[unlikely]]
-      --nested_->size;
+    --nested_->size;
   }
-  // The call was sent and so many bytes with it.
-  void charge(const transfer::OutgoingCall& call, std::uint64_t bytes) {
+  // The call leaves, and so many bytes with it.
+  void send(transfer::OutgoingCall& call, std::uint64_t bytes) {
+    if (call.depth == 0) [[likely]] {
+      outermost_.remove(call);
+      return outermost_.charge(call.priority, bytes);
+    }
+    remove(call);
     (*this)[call.depth].charge(call.priority, bytes);
   }
   // Priorities of all that wait, a bit each.

@@ -304,8 +304,7 @@ bool Packer::write_request(OutgoingCall& call) {
   }
   if (is_new) {
     path_.credit[call.depth].used += token::request_cost(call.bytes);
-    path_.peer->queue.remove(call);
-    path_.peer->queue.charge(call, call.bytes + wire::kRequestBytes);
+    path_.peer->queue.send(call, call.bytes + wire::kRequestBytes);
     core_.take_slot(path_, call);
     core_.events.moved(path_.id, wire::TransferId{call.slot, call.generation}.packed(), event::TransferStage::sent,
                        false);

@@ -269,6 +269,34 @@ TEST_F(Shedding, CallsFromInsideHandlersAreNotShed) {
   for (std::size_t i = 10; i < 20; ++i) EXPECT_EQ(calls[i]->completions, 0);
 }
 
+TEST_F(Priorities, OfRequestsThatArriveTogetherTheMostUrgentRunFirst) {
+  start(2, testing::test_config(true, 999));
+  for (const int priority : {6, 2, 7, 0, 5}) submit(hosts[0], static_cast<std::uint8_t>(priority));
+  for (const int priority : {4, 1, 3}) submit(hosts[1], static_cast<std::uint8_t>(priority));
+  net.run_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(order, (std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7}));
+  answer_all();
+}
+
+TEST_F(Priorities, AnUrgentReplyOvertakesBulkOnesThatWaitToBeSent) {
+  start(1, testing::test_config(true, 999));
+  for (int i = 0; i < 40; ++i) submit(hosts[0], 7);
+  TestCall& urgent = submit(hosts[0], 1);
+  net.run_for(std::chrono::milliseconds(1));
+  ASSERT_EQ(held.size(), 41u);
+  std::size_t bulk_before = 0;
+  urgent.then = [&](TestCall&) {
+    for (auto& call : calls) bulk_before += call->completions != 0 && call.get() != &urgent;
+  };
+  const std::string large(16'000, 'x');
+  std::stable_partition(held.begin(), held.end(), [](const IncomingTransfer* one) { return one->priority == 7; });
+  for (IncomingTransfer* request : held) net.engine(server).reply(*request, {}, as_bytes(large), net.now);
+  EXPECT_TRUE(net.run_until([&] { return urgent.completions != 0; }));
+  EXPECT_LT(bulk_before, 10u);
+  EXPECT_TRUE(net.run_until(
+      [&] { return std::all_of(calls.begin(), calls.end(), [](auto& call) { return call->completions == 1; }); }));
+}
+
 TEST_F(Priorities, OfManyPathsTheOneWithTheMostUrgentMessageIsSentFirst) {
   std::vector<int> servers;
   const int caller = net.add(false);
