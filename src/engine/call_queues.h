@@ -66,7 +66,7 @@ class CallQueues {
     (*this)[call.depth].push_front(call, call.priority);
     if (call.depth != 0) ++nested_->size;
   }
-  void remove(transfer::OutgoingCall& call) {
+  [[gnu::noinline]] void remove(transfer::OutgoingCall& call) {  // seldom: most calls leave by send()
     if (call.depth == 0) [[likely]]
       return outermost_.remove(call);
     (*this)[call.depth].remove(call);

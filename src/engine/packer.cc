@@ -278,18 +278,12 @@ void Packer::complain(const OutgoingCall& call) {
   core_.events.emit(event::CreditBlocked{{}, path_.id, credit.limit});
 }
 
-// Some calls end without being sent.
-bool Packer::ends_unsent(OutgoingCall& call) {
-  if (call.connect_only) [[unlikely]] {
-    core_.let_go(call);
-    core_.completions.push_back({.call = &call});
-    return true;
+void Packer::end_unsent(OutgoingCall& call) {
+  if (!call.connect_only) {
+    return core_.fail_call(call, Code::too_large, "the request is larger than the peer takes", now_);
   }
-  if (call.bytes > path_.max_bytes) [[unlikely]] {
-    core_.fail_call(call, Code::too_large, "the request is larger than the peer takes", now_);
-    return true;
-  }
-  return false;
+  core_.let_go(call);
+  core_.completions.push_back({.call = &call});
 }
 
 // Writes as much of a call as fits. False: the packet is full.
