@@ -90,9 +90,7 @@ KeyBytes derive_retire_key(const Secret& path, bool from_initiator) {
 
 KeyBytes derive_hello_key(const SharedSecret& shared) { return Info{"weir 1 hello"}.expand_key(shared.secret()); }
 
-KeyBytes derive_responder_key(const SharedSecret& shared, const Incarnation& responder) {
-  return Info{"weir 1 responder"}.counted(responder).expand_key(shared.secret());
-}
+KeyBytes derive_answer_key(const SharedSecret& shared) { return Info{"weir 1 answer"}.expand_key(shared.secret()); }
 
 KeyBytes derive_signer(const SharedSecret& shared) { return Info{"weir 1 signer"}.expand_key(shared.secret()); }
 

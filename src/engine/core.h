@@ -11,6 +11,7 @@
 
 #include "base/slab.h"
 #include "crypto/cookie.h"
+#include "crypto/responder_key.h"
 #include "engine/engine.h"
 #include "engine/path.h"
 #include "transfer/reassembly.h"
@@ -82,7 +83,6 @@ struct Core {
   static constexpr Duration kLongestBlockedRepeat = std::chrono::milliseconds(200);
   static constexpr Duration kDrainedIdle = std::chrono::milliseconds(100);  // then a path that was replaced is closed
   static constexpr std::uint32_t kUnknownPathsPerMillisecond = 16;          // answered at most
-  static constexpr std::uint32_t kForgedRepliesPerHello = 64;               // checked at most
   static constexpr std::uint32_t kMaxHellosPerCredential = 3;  // to an address that has not answered (identity mode)
   static constexpr std::size_t kTellingBytes = 4;              // of an incarnation, in answers to `first` packets
   static constexpr int kDeafSilences = 4;                      // so long may a peer that is heard acknowledge nothing
@@ -134,7 +134,7 @@ struct Core {
   Verdict on_frames(Path& path, ByteSpan frames, bool& ack_eliciting, detail::Pin* buffer, Instant now);
   bool on_ack(Path& path, const wire::AckFrame& frame, Instant now);
   void on_path_frame(Path& path, const wire::PathFrame& frame);
-  void on_blocked(Path& path, std::uint8_t level, std::uint64_t needed, Instant now);
+  void on_blocked(Path& path, const wire::BlockedFrame& frame, Instant now);
   void on_loss_timer(Path& path, Instant now);
   void after_loss_report(Path& path, const recovery::LossReport& report, Instant now);
   void reject(event::Rejection reason, std::size_t bytes);
@@ -142,6 +142,7 @@ struct Core {
   // ---- call.cc ----
   void submit(OutgoingCall& call, Instant now);
   void cancel(OutgoingCall& call, Instant now);
+  bool shed_for(const OutgoingCall& call, Instant now);
   Verdict on_reply(Path& path, const wire::ReplyFrame& frame, detail::Pin* buffer, Instant now);
   void fail_call(OutgoingCall& call, Code code, const char* sentence, Instant now, bool reached_peer = true);
   void let_go(OutgoingCall& call);  // of its slot, timer, queue, reassembly and reply room
@@ -185,8 +186,9 @@ struct Core {
   // A complete request: to its handler, or to wait for room for its answer.
   void admit(Path& path, IncomingTransfer& transfer) {
     const std::uint8_t level = level_of(transfer);
-    // Nobody overtakes those of its own path and level who wait.
-    const bool in_line = requests_waiting != 0 && path.waiting != nullptr && !path.waiting->empty(level);
+    // Nobody overtakes those of its own path and level who wait, nor any for whom there may be room.
+    const bool in_line = requests_waiting != 0 &&
+                         (answer_lines[level].has_unseen() || (path.waiting != nullptr && !path.waiting->empty(level)));
     if (in_line || !answers.take(level, path.accounts[level].answers)) [[unlikely]]
       return wait_for_answer_room(path, transfer);
     transfer.answer_room = static_cast<std::uint32_t>(answers.largest());
@@ -199,7 +201,7 @@ struct Core {
     answers.give_back(level, path == nullptr ? nullptr : &path->accounts[level].answers, transfer.answer_room - keep);
     transfer.answer_room = keep;
     if (requests_waiting != 0) [[unlikely]] {
-      answer_lines[level].unseen = answer_lines[level].size();
+      answer_lines[level].forget_seen();
       serve_answer_line(level);
     }
   }
@@ -209,13 +211,14 @@ struct Core {
     if (requests_waiting == 0) [[likely]]
       return false;
     for (const AnswerLine& line : answer_lines) {
-      if (line.unseen != 0) return true;
+      if (line.has_unseen()) return true;
     }
     return false;
   }
 
   // ---- pack.cc ----
   void collect(std::vector<Train>& out, Instant now);
+  void order_by_urgency();
   void send_plain_datagrams(std::vector<Train>& out);
   // Anything to send but acknowledgements.
   static bool has_something(const Path& path) {
@@ -269,7 +272,8 @@ struct Core {
   std::unique_ptr<crypto::Aead> aead;
   crypto::Incarnation incarnation{};
   std::unique_ptr<crypto::AeadKey> hello_key;
-  std::unique_ptr<crypto::AeadKey> scratch_key;  // takes whatever key is needed once
+  std::unique_ptr<crypto::Prf> answers_to_hellos;  // of the configured secret
+  std::unique_ptr<crypto::AeadKey> scratch_key;    // takes whatever key is needed once
   schedule::TimingWheel wheel;
   transfer::BlockPool blocks;
   Slab<Path> paths;
@@ -287,7 +291,7 @@ struct Core {
       ledger.bound_nested(config.limits.nested_request_bytes, config.receive_buffer_bytes / 2);
   // A failed answer is two bytes longer than its sentence.
   token::AnswerRoom answers{config.limits.answer_bytes, answer_bytes_of(config.limits.inline_bytes + 2)};
-  AnswerLine answer_lines[token::kLevels] = {AnswerLine(0), AnswerLine(1), AnswerLine(2), AnswerLine(3), AnswerLine(4)};
+  AnswerLine answer_lines[token::kLevels];
   std::size_t requests_waiting = 0;  // in all of them
 
   // ---- responder ----
@@ -310,6 +314,8 @@ struct Core {
   // ---- work ----
   std::vector<std::uint32_t> touched;   // paths to look at in collect()
   std::vector<std::uint32_t> touching;  // scratch: the round under way
+  std::vector<std::uint32_t> ordered;   // scratch of order_by_urgency()
+  std::vector<std::uint8_t> urgencies;  // the same
   std::vector<Completion> completions;
   std::vector<Completion> completing;       // scratch
   std::vector<transfer::Block*> sentences;  // of failures that others described, until they are delivered
@@ -344,6 +350,10 @@ struct Core {
   std::vector<OutgoingCall*> delayed;           // patient calls between two tries
   schedule::Timer retry_timer;
   std::uint32_t calls_queued = 0;  // the delayed ones included
+  // Where calls to be shed are looked for: the peer that was last given a call of this priority, and others in turn.
+  static constexpr std::uint32_t kShedLooks = 16;
+  std::array<std::uint32_t, schedule::kPriorityLevels> last_given{};
+  std::uint32_t next_shed_look = 0;
   std::uint32_t calls_sent = 0;
   bool closed = false;
 };

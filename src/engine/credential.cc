@@ -52,6 +52,7 @@ void Core::install_credential(Peer& peer, const Credential& credential, Instant 
     return;
   }
   peer.credential = std::make_unique<Credential>(credential);
+  peer.credential->answer_key = crypto::derive_answer_key(credential.secret);
   peer.address = credential.data;
   Path* path = path_of(peer);
   if (path != nullptr && path->state == Path::State::hello) {  // under the credential before: nothing was sent

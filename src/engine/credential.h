@@ -18,7 +18,8 @@ using wire::CredentialId;
 struct Credential {
   CredentialId id{};
   crypto::SharedSecret secret;
-  crypto::KeyBytes reset_key{};  // authenticates the peer's unknown_secret answers
+  crypto::KeyBytes reset_key{};   // authenticates the peer's unknown_secret answers
+  crypto::KeyBytes answer_key{};  // derived from the secret when it is installed
   Address data;
   bool is_proven = false;              // the peer has shown that it receives at that IP; otherwise it merely says so
   std::uint32_t mtu = 0;               // of the largest datagram that both sides try for; 0: not agreed

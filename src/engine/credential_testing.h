@@ -56,7 +56,7 @@ class IdentityMode : public ::testing::Test {
     const auto aead = crypto::Aead::create(crypto::default_backend().backend);
     agreed.ours.reset_key = crypto::credential_reset_key(crypto::Prf(*aead, kSigner), agreed.ours.id);
     agreed.theirs.hello_key = crypto::derive_hello_key(agreed.theirs.secret);
-    agreed.theirs.responder_key = crypto::derive_responder_key(agreed.theirs.secret, pair.configs[1].incarnation);
+    agreed.theirs.responder_key = crypto::derive_responder_key(*aead, agreed.theirs.secret, pair.configs[1].incarnation);
     return agreed;
   }
   void hand_out(const Agreed& agreed, bool to_server = true) {

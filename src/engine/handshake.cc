@@ -70,7 +70,7 @@ void Core::start_hello(Peer& peer, Instant now) {
   entropy.fill(peer.random);
   peer.hello_started = now;
   peer.hellos_sent = 0;
-  peer.forged_replies = 0;
+  peer.has_forged_replies = false;
   peer.own_replies = 0;
   peer.timer.tag = static_cast<std::uint32_t>(TimerKind::peer);
   if (peer.candidate == kNoPath) {
@@ -134,16 +134,19 @@ void Core::on_hello_reply(ByteSpan datagram, const Address& from, Instant now) {
     ++peer.own_replies;
     return reject(event::Rejection::bad_hello, datagram.size());
   }
-  // Only somebody who saw our hello gets this far, so the derivation cannot be provoked from afar, nor often from near.
-  if (peer.forged_replies >= kForgedRepliesPerHello * peer.hellos_sent) {
-    return reject(event::Rejection::limit, datagram.size());
+  // Only somebody who saw our hello gets this far. There is no limit to how often: it would shut out the true answer,
+  // and no key is derived and nothing allocated for it.
+  const crypto::Prf* answers_of_peer = answers_to_hellos.get();
+  if (peer.credential != nullptr) {
+    reset_prf->rekey(peer.credential->answer_key);
+    answers_of_peer = reset_prf.get();
   }
-  crypto::KeyBytes key_bytes = crypto::derive_responder_key(secret_of(peer), reply.responder.incarnation);
-  const auto key = aead->make_key(key_bytes);
-  crypto::wipe(key_bytes);
-  if (!key->verify_mac(crypto::make_nonce(reply.responder.worker, reply.sequence), decoded->authenticated,
-                       decoded->tag)) {
-    ++peer.forged_replies;
+  crypto::KeyBytes key = crypto::responder_key(*answers_of_peer, reply.responder.incarnation);
+  scratch_key->rekey(key);
+  crypto::wipe(key);
+  if (!scratch_key->verify_mac(crypto::make_nonce(reply.responder.worker, reply.sequence), decoded->authenticated,
+                               decoded->tag)) {
+    peer.has_forged_replies = true;
     return reject(event::Rejection::bad_hello, datagram.size());
   }
   if (peer.candidate == path->id) return replace_path(peer, *path, reply, now);

@@ -150,12 +150,14 @@ Core::Verdict Core::on_frames(Path& path, ByteSpan frames, bool& ack_eliciting, 
         path.credit[level].raise(value);
         ack_eliciting = true;
         break;
-      case wire::FrameType::blocked:
-        at = wire::decode_level(at, end, level, value);
-        if (at == nullptr || level >= token::kLevels) return Verdict::violation;
-        on_blocked(path, level, value, now);
+      case wire::FrameType::blocked: {
+        wire::BlockedFrame frame;
+        at = wire::decode(at, end, frame);
+        if (at == nullptr || frame.level >= token::kLevels) return Verdict::violation;
+        on_blocked(path, frame, now);
         ack_eliciting = true;
         break;
+      }
       case wire::FrameType::probe:
         at = wire::decode_u64(at, end, value);
         if (at == nullptr) return Verdict::violation;
@@ -231,13 +233,14 @@ void Core::on_path_frame(Path& path, const wire::PathFrame& frame) {
   events.emit(event::PeerHealthChanged{{}, path.id, path.peer->name, event::PeerHealth::healthy});
 }
 
-void Core::on_blocked(Path& path, std::uint8_t level, std::uint64_t needed, Instant now) {
-  ledger.on_blocked(path.accounts[level], needed);
+void Core::on_blocked(Path& path, const wire::BlockedFrame& frame, Instant now) {
+  token::CreditAccount& account = path.accounts[frame.level];
+  ledger.on_blocked(account, frame.needed, frame.priority);
   // Idle paths keep what they were promised. Closing one gives it back; its peer connects again when it has to.
   if (ledger.starved()) evict_idle_path(now, &path);
   announce_raised();
-  path.accounts[level].announce_again();  // its view may be older than what we last told
-  path.credit_levels_owed |= static_cast<std::uint8_t>(1u << level);
+  account.announce_again();  // its view may be older than what we last told
+  path.credit_levels_owed |= static_cast<std::uint8_t>(1u << frame.level);
 }
 
 // What the loss detector finds out about our packets, turned into work for the path.
