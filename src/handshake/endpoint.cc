@@ -26,7 +26,8 @@ Endpoint::Endpoint(Options options)
                .offer = std::move(options_.offer),
                .timeout = options_.timeout,
                .initial_rtt = options_.initial_rtt},
-      admission_(*options_.entropy, ids_) {
+      admission_(*options_.entropy, ids_),
+      shares_(options_.max_incoming, options_.max_per_source) {
   WEIR_CHECK(options_.credentials != nullptr, "an endpoint needs credentials");
   WEIR_CHECK(context_.wall_clock, "an endpoint needs a wall clock");
   WEIR_CHECK(!options_.accepts || context_.answer, "an endpoint that accepts needs an answer");
@@ -107,16 +108,20 @@ void Endpoint::accept(ByteSpan datagram, const ngtcp2_version_cid& ids, const Ad
   ngtcp2_cid before_retry{};
   const Admission::Proof proof = admission_.proof(header, from, before_retry, now);
   if (proof == Admission::Proof::invalid) return reply(from, admission_.invalid_token(header));
-  if (proof == Admission::Proof::none && half_open_.size() >= options_.retry_from) {
+  const bool proven = proof == Admission::Proof::valid;
+  if (!proven && (half_open_.size() >= options_.retry_from || !shares_.admit_unproven(from, now))) {
     ++stats_.retries_sent;
     return reply(from, admission_.retry(header, from, now));
+  }
+  if (proven && !shares_.admit(from, now)) {
+    ++stats_.dropped_source;
+    return;
   }
   if (!make_room(now)) {
     ++stats_.dropped_full;
     return;
   }
   const Serial serial = next_serial_++;
-  const bool proven = proof == Admission::Proof::valid;
   auto connection =
       Connection::respond(context_, serial, from, options_.credentials,
                           {.header = header, .before_retry = proven ? std::optional(before_retry) : std::nullopt}, now);
@@ -130,6 +135,7 @@ void Endpoint::accept(ByteSpan datagram, const ngtcp2_version_cid& ids, const Ad
   live.initial = ConnectionIds::initial(from, ids.dcid, ids.dcidlen);
   ids_.add(*live.initial, serial);
   half_open_.insert(serial);
+  if (proven) hold(live, now);
   live.connection->receive(datagram, false, now);
   if (!live.connection->heard()) {  // it looked like a first packet and was none
     ++stats_.dropped_garbage;
@@ -154,6 +160,12 @@ bool Endpoint::make_room(Instant now) {
   return true;
 }
 
+void Endpoint::hold(Live& live, Instant now) {
+  if (live.held || !live.connection->inbound()) return;
+  live.held = true;
+  shares_.hold(live.connection->remote(), now);
+}
+
 void Endpoint::deliver(Serial serial, ByteSpan datagram, const Address& from, bool proven, Instant now) {
   if (const auto found = live_.find(serial); found != live_.end()) {
     Live& live = found->second;
@@ -161,6 +173,7 @@ void Endpoint::deliver(Serial serial, ByteSpan datagram, const Address& from, bo
       ++stats_.dropped_garbage;
       return;
     }
+    if (proven) hold(live, now);
     live.connection->receive(datagram, proven, now);
     if (settle(serial, live, now)) mark_ready(serial, live);
     return;
@@ -277,6 +290,7 @@ void Endpoint::remove(Serial serial, Instant now) {
   if (!connection.inbound()) by_tag_.erase(connection.tag());
   half_open_.erase(serial);
   deadlines_.erase({live.deadline, serial});
+  if (live.held) shares_.release(closed.remote);
   live_.erase(found);
   if (closed.last.empty()) return forget(closed);
   reply(closed.remote, closed.last);
@@ -304,6 +318,7 @@ EndpointStats Endpoint::stats() const {
   stats.half_open = half_open_.size();
   stats.connections = live_.size();
   stats.closed = closed_.size();
+  stats.sources = shares_.known();
   return stats;
 }
 
