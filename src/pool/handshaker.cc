@@ -59,7 +59,7 @@ Result<void> Handshaker::open(handshake::Offer self) {
   if (auto encoded = encode(self); !encoded) return std::unexpected(encoded.error());
   handshake::Broker::Options options{
       .credentials = identity_->current(),
-      .allows = [this](const handshake::Names& names) { return identity_->allows(names); },
+      .allows = [this](const handshake::Names& names) { return !has_left() && identity_->allows(names); },
       .denies = [this](const handshake::Names& names) { return identity_->denies(names); },
       .accepts = accepts_,
       .self = std::move(self),
@@ -103,7 +103,7 @@ Result<void> Handshaker::open(handshake::Offer self) {
 }
 
 bool Handshaker::join(Instant until) {
-  return worker_->run_on_loop(
+  return worker_->try_on_loop(
       [this] {
         events_.set_now(worker_->now());
         if (identity_->is_development()) {
@@ -117,17 +117,22 @@ bool Handshaker::join(Instant until) {
       until);
 }
 
-void Handshaker::leave(Instant until) {
+bool Handshaker::leave(Instant until) {
+  has_left_.store(true, std::memory_order_relaxed);
   const auto go = [this, self = shared_from_this()] { worker_->remove(hosted_); };
-  if (!worker_->run_on_loop(go, until)) worker_->post(go);
+  if (worker_->try_on_loop(go, until)) return true;
+  worker_->post(go);
+  return false;
 }
 
 // ---- other threads ----
 
 void Handshaker::request(Request request) {
+  const PeerEntry& entry = *request.entry;
+  Asked asked{.request = std::move(request), .address = entry.address, .name = entry.name};
   {
     std::lock_guard lock(mutex_);
-    requests_.push_back(std::move(request));
+    requests_.push_back(std::move(asked));
     has_requests_.store(true, std::memory_order_relaxed);
   }
   rung_.store(true, std::memory_order_release);
@@ -162,6 +167,7 @@ void Handshaker::on_shown(const engine::CredentialId& id) {
 
 bool Handshaker::poll_once(Instant now) {
   events_.set_now(now);
+  if (has_left()) return false;
   bool is_busy = false;
   if (has_requests_.load(std::memory_order_relaxed)) is_busy |= take_requests(now);
   if (broker_->next_deadline() <= now) {
@@ -180,12 +186,13 @@ bool Handshaker::poll_once(Instant now) {
 }
 
 Instant Handshaker::next_deadline() const {
+  if (has_left()) return Instant::never();
   if (is_blocked()) return reload_at_;
   return earliest(broker_->next_deadline(), reload_at_);
 }
 
 bool Handshaker::take_requests(Instant now) {
-  std::vector<Request> requests;
+  std::vector<Asked> requests;
   std::vector<engine::CredentialId> shown;
   {
     std::lock_guard lock(mutex_);
@@ -194,9 +201,9 @@ bool Handshaker::take_requests(Instant now) {
     shown.swap(shown_);
   }
   for (const engine::CredentialId& id : shown) broker_->on_shown(id, now);
-  for (Request& request : requests) {
-    const PeerEntry& entry = *request.entry;
-    std::vector<Waiter>& waiters = waiters_[entry.address];
+  for (const Asked& asked : requests) {
+    const Request& request = asked.request;
+    std::vector<Waiter>& waiters = waiters_[asked.address];
     Waiter* known = nullptr;
     for (Waiter& waiter : waiters) {
       if (waiter.peer == request.peer && !waiter.post.owner_before(request.post) &&
@@ -205,12 +212,12 @@ bool Handshaker::take_requests(Instant now) {
       }
     }
     if (known == nullptr)
-      known = &waiters.emplace_back(Waiter{.post = request.post, .peer = request.peer, .expected_name = entry.name});
+      known = &waiters.emplace_back(Waiter{.post = request.post, .peer = request.peer, .expected_name = asked.name});
     known->is_waiting = true;
     if (request.suspects) {
-      broker_->suspect(entry.address, entry.name, request.suspected, request.is_alive, now);
+      broker_->suspect(asked.address, asked.name, request.suspected, request.is_alive, now);
     } else {
-      broker_->want(entry.address, entry.name, now);
+      broker_->want(asked.address, asked.name, now);
     }
   }
   return true;
@@ -219,7 +226,10 @@ bool Handshaker::take_requests(Instant now) {
 bool Handshaker::receive(Instant now) {
   datagrams_.clear();
   link_->receive(datagrams_);
-  for (const link::Datagram& datagram : datagrams_) broker_->on_datagram(datagram.bytes, datagram.from, now);
+  for (const link::Datagram& datagram : datagrams_) {
+    if (has_left()) break;  // each may ask the application
+    broker_->on_datagram(datagram.bytes, datagram.from, now);
+  }
   link_->recycle();
   link::Unreachable report;
   for (int i = 0; i < kMaxUnreachables && link_->take_unreachable(report); ++i) {
@@ -246,6 +256,7 @@ bool Handshaker::send(Instant now) {
 }
 
 bool Handshaker::tell_news() {
+  if (has_left()) return false;
   bool is_busy = false;
   handshake::Broker::News news;
   while (broker_->take_news(news)) {
@@ -272,6 +283,7 @@ bool Handshaker::tell_news() {
 }
 
 void Handshaker::reload(Instant now) {
+  if (has_left()) return;
   reload_at_ = now + kReloadInterval;
   if (identity_->reload_if_changed(handshake::wall_clock_seconds())) broker_->set_credentials(identity_->current());
   if (const std::string complaint = identity_->complaint(); !complaint.empty()) {
