@@ -38,7 +38,9 @@ Broker::Broker(Options options)
                  .max_incoming = options_.max_incoming,
                  .timeout = options_.timeout,
                  .entropy = options_.entropy,
-                 .key_log = options_.key_log}) {}
+                 .key_log = options_.key_log}) {
+  crypto::wipe(options_.signer);
+}
 
 Broker::~Broker() = default;
 
@@ -269,6 +271,7 @@ Result<std::vector<std::byte>> Broker::answer(const Outcome& visitor) {
 
 std::vector<std::byte> Broker::describe_self(const CredentialId& id) const {
   Offer self = options_.self;
+  const WipeAtEnd wiped(self.reset_key);
   self.reset_key = crypto::credential_reset_key(signer_, id);
   return encode(self).value();  // checked when the broker was made
 }
@@ -276,6 +279,7 @@ std::vector<std::byte> Broker::describe_self(const CredentialId& id) const {
 Result<peer::Credential> Broker::make_credential(const Outcome& outcome) const {
   Result<Offer> theirs = decode_offer(outcome.offer);
   if (!theirs) return std::unexpected(theirs.error());
+  const WipeAtEnd wiped(theirs->reset_key);
   if (theirs->incarnation == options_.self.incarnation) {
     return std::unexpected(Error(Code::invalid_argument, "the peer's address leads back to this very pool"));
   }

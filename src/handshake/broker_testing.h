@@ -13,7 +13,8 @@ namespace weir::handshake::testing {
 
 // One pool's broker. Everybody accepts, and proves the address that it is at.
 struct BrokerNode final : Node {
-  explicit BrokerNode(const Address& address, std::uint64_t seed, std::size_t max_running = 64)
+  explicit BrokerNode(const Address& address, std::uint64_t seed, std::size_t max_running = 64,
+                      const crypto::KeyBytes& signer = {})
       : at(address), entropy(seed) {
     Broker::Options options;
     options.credentials = make_credentials(test_authority(), {ip_of(address)});
@@ -24,6 +25,7 @@ struct BrokerNode final : Node {
     entropy.fill(options.self.incarnation);
     options.wall_clock = [] { return kTestWallSeconds; };
     options.entropy = &entropy;
+    options.signer = signer;
     options.seed = seed;
     options.plan.max_running = max_running;
     options.plan.longest_backoff = 2s;

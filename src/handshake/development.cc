@@ -41,7 +41,11 @@ Result<bool> make(const Descriptor& directory, const std::string& path, unsigned
       Authority::create({.name = "Weir development authority " + std::to_string(generation),
                          .validity = {wall_seconds - kDevelopmentSkewSeconds, wall_seconds + kDevelopmentSeconds}});
   if (!authority) return std::unexpected(authority.error());
-  const WipedText content(authority->certificate_pem() + authority->key_pem());
+  const WipedText key(authority->key_pem());
+  std::string both = authority->certificate_pem();
+  both.reserve(both.size() + key.view().size());  // so that no piece of the key is left behind
+  both += key.view();
+  const WipedText content(std::move(both));
   return create_file_once(directory.number(), file_name(generation), development_file(path, generation),
                           content.view());
 }

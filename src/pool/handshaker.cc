@@ -8,6 +8,8 @@
 #include <cstring>
 #include <utility>
 
+#include "handshake/secret_bytes.h"
+
 namespace weir::pool {
 
 namespace {
@@ -97,6 +99,7 @@ Result<void> Handshaker::open(handshake::Offer self) {
       std::fflush(to.get());
     };
   }
+  const handshake::WipeAtEnd wiped(options.signer);
   broker_ = std::make_unique<handshake::Broker>(std::move(options));
   map_.store(&broker_->map(), std::memory_order_release);
   return {};
@@ -270,6 +273,7 @@ bool Handshaker::tell_news() {
       if (waiter.expected_name != news.expected_name) continue;
       waiter.is_waiting = false;
       CredentialNews told{.peer = waiter.peer, .failure = news.failure};
+      const handshake::WipeAtEnd wiped(told.credential.reset_key);
       if (!news.failure)
         told.credential = for_post(news.credential, seed_ % peer::kMaxDataAddresses + post->gate()->worker().index());
       post->tell(std::move(told));
