@@ -61,7 +61,7 @@ std::string development_directory(const std::string& given) {
   std::error_code error;
   std::filesystem::path base = std::filesystem::temp_directory_path(error);
   if (error) base = "/tmp";
-  return (base / ("weir-" + std::to_string(::geteuid()) + "-" + std::to_string(::getpgrp()))).string();
+  return (base / ("weir-" + std::to_string(::geteuid()))).string();
 }
 
 Result<Development> open_development(const std::string& directory, std::int64_t wall_seconds) {
