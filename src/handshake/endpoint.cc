@@ -113,9 +113,12 @@ void Endpoint::accept(ByteSpan datagram, const ngtcp2_version_cid& ids, const Ad
     ++stats_.retries_sent;
     return reply(from, admission_.retry(header, from, now));
   }
-  if (proven && !shares_.admit(from, now)) {
-    ++stats_.dropped_source;
-    return;
+  if (proven) {
+    if (const Serial oldest = shares_.oldest_if_full(from); oldest != 0) evict(oldest, now);
+    if (!shares_.admit(from, now)) {
+      ++stats_.dropped_source;
+      return;
+    }
   }
   if (!make_room(now)) {
     ++stats_.dropped_full;
@@ -135,7 +138,7 @@ void Endpoint::accept(ByteSpan datagram, const ngtcp2_version_cid& ids, const Ad
   live.initial = ConnectionIds::initial(from, ids.dcid, ids.dcidlen);
   ids_.add(*live.initial, serial);
   half_open_.insert(serial);
-  if (proven) hold(live, now);
+  if (proven) hold(serial, live, now);
   live.connection->receive(datagram, false, now);
   if (!live.connection->heard()) {  // it looked like a first packet and was none
     ++stats_.dropped_garbage;
@@ -150,20 +153,23 @@ bool Endpoint::make_room(Instant now) {
   const std::size_t inbound = live_.size() - by_tag_.size();
   if (outcomes_.size() >= options_.max_incoming + options_.max_outgoing) return false;  // nobody takes them
   if (inbound < options_.max_incoming) return true;
-  if (half_open_.empty()) return false;
-  const Serial oldest = *half_open_.begin();
-  Live& live = live_.at(oldest);
+  return !half_open_.empty() && evict(*half_open_.begin(), now);
+}
+
+// False: it is too young for that.
+bool Endpoint::evict(Serial serial, Instant now) {
+  Live& live = live_.at(serial);
   if (now - live.born < kEvictAfter) return false;
   ++stats_.evicted;
   live.connection->abandon_silently();
-  settle(oldest, live, now);
+  settle(serial, live, now);
   return true;
 }
 
-void Endpoint::hold(Live& live, Instant now) {
+void Endpoint::hold(Serial serial, Live& live, Instant now) {
   if (live.held || !live.connection->inbound()) return;
   live.held = true;
-  shares_.hold(live.connection->remote(), now);
+  shares_.hold(live.connection->remote(), serial, now);
 }
 
 void Endpoint::deliver(Serial serial, ByteSpan datagram, const Address& from, bool proven, Instant now) {
@@ -173,7 +179,7 @@ void Endpoint::deliver(Serial serial, ByteSpan datagram, const Address& from, bo
       ++stats_.dropped_garbage;
       return;
     }
-    if (proven) hold(live, now);
+    if (proven) hold(serial, live, now);
     live.connection->receive(datagram, proven, now);
     if (settle(serial, live, now)) mark_ready(serial, live);
     return;
@@ -256,7 +262,7 @@ bool Endpoint::settle(Serial serial, Live& live, Instant now) {
     ++(outcome->failure ? stats_.failed : stats_.completed);
     outcomes_.push_back(std::move(*outcome));
   }
-  if (connection.established()) half_open_.erase(serial);
+  if (connection.established() && half_open_.erase(serial) != 0) shares_.establish(connection.remote(), serial);
   if (connection.over()) {
     remove(serial, now);
     return false;
@@ -290,7 +296,7 @@ void Endpoint::remove(Serial serial, Instant now) {
   if (!connection.inbound()) by_tag_.erase(connection.tag());
   half_open_.erase(serial);
   deadlines_.erase({live.deadline, serial});
-  if (live.held) shares_.release(closed.remote);
+  if (live.held) shares_.release(closed.remote, serial);
   live_.erase(found);
   if (closed.last.empty()) return forget(closed);
   reply(closed.remote, closed.last);

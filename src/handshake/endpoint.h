@@ -45,7 +45,7 @@ struct EndpointStats {
   std::uint64_t versions_sent = 0;
   std::uint64_t dropped_full = 0;     // first datagrams, because there were max_incoming already
   std::uint64_t dropped_source = 0;   // the same, because their source had its share
-  std::uint64_t evicted = 0;          // half-open ones that made room
+  std::uint64_t evicted = 0;          // half-open ones that made room, for anybody or for others of their source
   std::uint64_t dropped_garbage = 0;  // datagrams that belong to nothing
   std::size_t half_open = 0;          // inbound ones whose peer has not proven itself, now
   std::size_t connections = 0;        // all, now
@@ -125,7 +125,8 @@ class Endpoint {
 
   void accept(ByteSpan datagram, const ngtcp2_version_cid& ids, const Address& from, Instant now);
   bool make_room(Instant now);
-  void hold(Live& live, Instant now);
+  void hold(Serial serial, Live& live, Instant now);
+  bool evict(Serial serial, Instant now);
   void deliver(Serial serial, ByteSpan datagram, const Address& from, bool proven, Instant now);
   void reply(const Address& to, std::vector<std::byte> bytes);
   bool take_reply(Address& to, ByteSpan& bytes);

@@ -129,6 +129,21 @@ TEST(EndpointUnderFlood, AHostThatProvesItsAddressHasItsShareOfThePortAndNoMore)
   ASSERT_EQ(ours.size(), 1u);
   EXPECT_FALSE(ours[0].failure) << ours[0].failure->to_string();
   EXPECT_EQ(pair.server->endpoint.stats().evicted, 0u);
+
+  // And a neighbour on the same host, once the oldest of those is old.
+  const Address neighbour_address = Address::v4(host, 9'999);
+  EndpointNode neighbour(client_options(entropy));
+  pair.network.add(neighbour_address, neighbour);
+  pair.network.watch = [&](const Address& from, const Address&, ByteSpan) {
+    return from == kServerAddress || from == neighbour_address || ++said[from] <= 2;
+  };
+  pair.network.run(600ms);
+  ASSERT_TRUE(neighbour.endpoint.connect(1, kServerAddress, "", pair.network.now()));
+  pair.network.run(500ms);
+  const auto theirs = neighbour.outcomes();
+  ASSERT_EQ(theirs.size(), 1u);
+  EXPECT_FALSE(theirs[0].failure) << theirs[0].failure->to_string();
+  EXPECT_EQ(pair.server->endpoint.stats().evicted, 1u);
 }
 
 TEST(EndpointUnderFlood, ForgedAddressesUseUpNobodysShare) {

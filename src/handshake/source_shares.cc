@@ -58,6 +58,12 @@ SourceShares::Source& SourceShares::use(const Key& key, Instant now) {
   return made;
 }
 
+SourceShares::Serial SourceShares::oldest_if_full(const Address& source) const {
+  const auto found = sources_.find(key_of(source));
+  if (found == sources_.end() || found->second.held < max_per_source_ || found->second.half_open.empty()) return 0;
+  return *found->second.half_open.begin();
+}
+
 bool SourceShares::admit_unproven(const Address& source, Instant now) {
   all_.fill(kBusyPerSecond, now);
   return !is_full(key_of(source)) && all_.take();
@@ -80,17 +86,23 @@ bool SourceShares::admit(const Address& source, Instant now) {
   return within_rate || is_idle || !has_company;
 }
 
-void SourceShares::hold(const Address& source, Instant now) {
+void SourceShares::establish(const Address& source, Serial serial) {
+  if (const auto found = sources_.find(key_of(source)); found != sources_.end()) found->second.half_open.erase(serial);
+}
+
+void SourceShares::hold(const Address& source, Serial serial, Instant now) {
   const Key key = key_of(source);
   Source& known = use(key, now);
+  known.half_open.insert(serial);
   if (known.held++ == 0) idle_.erase(known.idle);
 }
 
-void SourceShares::release(const Address& source) {
+void SourceShares::release(const Address& source, Serial serial) {
   const Key key = key_of(source);
   const auto found = sources_.find(key);
   WEIR_CHECK(found != sources_.end() && found->second.held > 0, "a handshake ended that its source did not hold");
   Source& known = found->second;
+  known.half_open.erase(serial);
   if (--known.held > 0) return;
   if (idle_.size() >= kMaxIdle) {
     sources_.erase(idle_.front());

@@ -6,12 +6,16 @@
 // Two bounds. Held: so many handshakes of one source at once, always. Rate: so many new ones per second; but only while
 // more than kBusyPerSecond come in all and somebody else has come within kCompany, because a port with time to spare,
 // or with one visitor only, has no reason to refuse. A busy port takes nobody without a proof.
+//
+// Of a source that is full, an old half-open one makes room for a new one: neighbours of a hostile program on the same
+// host are served, if late.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <list>
+#include <set>
 #include <unordered_map>
 
 #include "base/address.h"
@@ -22,6 +26,8 @@ namespace weir::handshake {
 // One per endpoint; one thread at a time. At most max_held sources are held and kMaxIdle others remembered.
 class SourceShares {
  public:
+  using Serial = std::uint64_t;
+
   static constexpr std::uint64_t kPerSecond = 64;       // of one source, and as many at once
   static constexpr std::uint64_t kBusyPerSecond = 256;  // of all
   static constexpr Duration kCompany = std::chrono::seconds(1);
@@ -35,9 +41,13 @@ class SourceShares {
   bool admit_unproven(const Address& source, Instant now);
   // The same for one that has. False: it may not.
   bool admit(const Address& source, Instant now);
-  // A proven one has begun (or one that has begun is proven), and later it ended. Pairs.
-  void hold(const Address& source, Instant now);
-  void release(const Address& source);
+  // The oldest of a source that holds as many as it may and could give one up; 0: there is none, or room.
+  Serial oldest_if_full(const Address& source) const;
+  // A proven one has begun (or one that has begun is proven), and later it ended. Pairs; serials ascend with age.
+  void hold(const Address& source, Serial serial, Instant now);
+  void release(const Address& source, Serial serial);
+  // It is half open no more: not one to be given up.
+  void establish(const Address& source, Serial serial);
 
   std::size_t known() const { return sources_.size(); }
 
@@ -55,6 +65,7 @@ class SourceShares {
   };
   struct Source {
     std::size_t held = 0;
+    std::set<Serial> half_open;  // of these
     Bucket rate;
     std::list<Key>::iterator idle;  // its place in idle_, while it holds nothing
   };

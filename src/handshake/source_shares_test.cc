@@ -32,20 +32,23 @@ TEST(SourceShares, ASourceHoldsAQuarterWhateverItsPorts) {
   std::size_t held = 0;
   for (std::uint16_t port = 1; port <= kMax; ++port) {
     if (!shares.admit(host(1, port), kStart)) continue;
-    shares.hold(host(1, port), kStart);
-    ++held;
+    shares.hold(host(1, port), ++held, kStart);
   }
   EXPECT_EQ(held, kMax / 4);
   EXPECT_FALSE(shares.admit_unproven(host(1, 7), kStart)) << "it has to prove that it is somebody else";
   EXPECT_TRUE(shares.admit(host(2), kStart));
-  shares.release(host(1, 7));
+  EXPECT_EQ(shares.oldest_if_full(host(1)), 1u);
+  shares.establish(host(1), 1);
+  EXPECT_EQ(shares.oldest_if_full(host(1)), 2u);
+  shares.release(host(1), 7);
+  EXPECT_EQ(shares.oldest_if_full(host(1)), 0u) << "there is room";
   EXPECT_TRUE(shares.admit(host(1, 7), kStart + 1s));
 }
 
 TEST(SourceShares, AnIPv6SourceIsAWholeNetworkOf64Bits) {
   SourceShares shares(kMax, 2);
-  shares.hold(v6(1, 1), kStart);
-  shares.hold(v6(1, 2), kStart);
+  shares.hold(v6(1, 1), 1, kStart);
+  shares.hold(v6(1, 2), 2, kStart);
   EXPECT_FALSE(shares.admit(v6(1, 3), kStart));
   EXPECT_TRUE(shares.admit(v6(2, 1), kStart));
   EXPECT_EQ(shares.known(), 2u);
@@ -77,10 +80,10 @@ TEST(SourceShares, AVisitorAloneHasNoRate) {
 
 TEST(SourceShares, RemembersABoundedNumberOfSources) {
   SourceShares shares(kMax, 0);
-  for (std::uint32_t i = 0; i < 10; ++i) shares.hold(host(i), kStart);
+  for (std::uint32_t i = 0; i < 10; ++i) shares.hold(host(i), i + 1, kStart);
   for (std::uint32_t i = 100; i < 20'000; ++i) shares.admit(host(i), kStart);
   EXPECT_EQ(shares.known(), SourceShares::kMaxIdle + 10);
-  for (std::uint32_t i = 0; i < 10; ++i) shares.release(host(i));
+  for (std::uint32_t i = 0; i < 10; ++i) shares.release(host(i), i + 1);
   EXPECT_EQ(shares.known(), SourceShares::kMaxIdle);
 }
 
