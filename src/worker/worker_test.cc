@@ -245,7 +245,7 @@ TEST(Worker, AThreadThatDoesNotEndInTimeIsLetGoAndKeepsItsWorker) {
   });
   while (!is_busy) std::this_thread::yield();
   EXPECT_FALSE(worker->stop_by(read_clock() + 5ms, worker));
-  bool has_run = false;
+  std::atomic<bool> has_run{false};
   worker->post([&] { has_run = true; });
   const std::weak_ptr<Worker> observed = worker;
   worker.reset();
