@@ -8,6 +8,8 @@
 #include <cstring>
 #include <utility>
 
+#include "handshake/secret_bytes.h"
+
 namespace weir::pool {
 
 namespace {
@@ -57,7 +59,7 @@ Result<void> Handshaker::open(handshake::Offer self) {
   if (auto encoded = encode(self); !encoded) return std::unexpected(encoded.error());
   handshake::Broker::Options options{
       .credentials = identity_->current(),
-      .allows = [this](const handshake::Names& names) { return identity_->allows(names); },
+      .allows = [this](const handshake::Names& names) { return !has_left() && identity_->allows(names); },
       .denies = [this](const handshake::Names& names) { return identity_->denies(names); },
       .accepts = accepts_,
       .self = std::move(self),
@@ -95,14 +97,14 @@ Result<void> Handshaker::open(handshake::Offer self) {
       std::fflush(to.get());
     };
   }
-  broker_ = std::make_unique<handshake::Broker>(options);
-  crypto::wipe(options.signer);
+  const handshake::WipeAtEnd wiped(options.signer);
+  broker_ = std::make_unique<handshake::Broker>(std::move(options));
   map_.store(&broker_->map(), std::memory_order_release);
   return {};
 }
 
 bool Handshaker::join(Instant until) {
-  return worker_->run_on_loop(
+  return worker_->try_on_loop(
       [this] {
         events_.set_now(worker_->now());
         if (identity_->is_development()) {
@@ -116,17 +118,22 @@ bool Handshaker::join(Instant until) {
       until);
 }
 
-void Handshaker::leave(Instant until) {
+bool Handshaker::leave(Instant until) {
+  has_left_.store(true, std::memory_order_relaxed);
   const auto go = [this, self = shared_from_this()] { worker_->remove(hosted_); };
-  if (!worker_->run_on_loop(go, until)) worker_->post(go);
+  if (worker_->try_on_loop(go, until)) return true;
+  worker_->post(go);
+  return false;
 }
 
 // ---- other threads ----
 
 void Handshaker::request(Request request) {
+  const PeerEntry& entry = *request.entry;
+  Asked asked{.request = std::move(request), .address = entry.address, .name = entry.name};
   {
     std::lock_guard lock(mutex_);
-    requests_.push_back(std::move(request));
+    requests_.push_back(std::move(asked));
     has_requests_.store(true, std::memory_order_relaxed);
   }
   rung_.store(true, std::memory_order_release);
@@ -172,6 +179,7 @@ void Handshaker::on_answer(const Address& from, Instant now) {
 
 bool Handshaker::poll_once(Instant now) {
   events_.set_now(now);
+  if (has_left()) return false;
   bool is_busy = false;
   if (has_requests_.load(std::memory_order_relaxed)) is_busy |= take_requests(now);
   if (broker_->next_deadline() <= now) {
@@ -190,12 +198,13 @@ bool Handshaker::poll_once(Instant now) {
 }
 
 Instant Handshaker::next_deadline() const {
+  if (has_left()) return Instant::never();
   if (is_blocked()) return reload_at_;
   return earliest(broker_->next_deadline(), reload_at_);
 }
 
 bool Handshaker::take_requests(Instant now) {
-  std::vector<Request> requests;
+  std::vector<Asked> requests;
   std::vector<engine::CredentialId> shown;
   {
     std::lock_guard lock(mutex_);
@@ -204,9 +213,9 @@ bool Handshaker::take_requests(Instant now) {
     shown.swap(shown_);
   }
   for (const engine::CredentialId& id : shown) broker_->on_shown(id, now);
-  for (Request& request : requests) {
-    const PeerEntry& entry = *request.entry;
-    std::vector<Waiter>& waiters = waiters_[entry.address];
+  for (const Asked& asked : requests) {
+    const Request& request = asked.request;
+    std::vector<Waiter>& waiters = waiters_[asked.address];
     Waiter* known = nullptr;
     for (Waiter& waiter : waiters) {
       if (waiter.peer == request.peer && !waiter.post.owner_before(request.post) &&
@@ -215,12 +224,12 @@ bool Handshaker::take_requests(Instant now) {
       }
     }
     if (known == nullptr)
-      known = &waiters.emplace_back(Waiter{.post = request.post, .peer = request.peer, .expected_name = entry.name});
+      known = &waiters.emplace_back(Waiter{.post = request.post, .peer = request.peer, .expected_name = asked.name});
     known->is_waiting = true;
     if (request.suspects) {
-      broker_->suspect(entry.address, entry.name, request.suspected, request.is_alive, now);
+      broker_->suspect(asked.address, asked.name, request.suspected, request.is_alive, now);
     } else {
-      broker_->want(entry.address, entry.name, now);
+      broker_->want(asked.address, asked.name, now);
     }
   }
   return true;
@@ -229,7 +238,10 @@ bool Handshaker::take_requests(Instant now) {
 bool Handshaker::receive(Instant now) {
   datagrams_.clear();
   link_->receive(datagrams_);
-  for (const link::Datagram& datagram : datagrams_) broker_->on_datagram(datagram.bytes, datagram.from, now);
+  for (const link::Datagram& datagram : datagrams_) {
+    if (has_left()) break;  // each may ask the application
+    broker_->on_datagram(datagram.bytes, datagram.from, now);
+  }
   link_->recycle();
   link::Unreachable report;
   for (int i = 0; i < kMaxUnreachables && link_->take_unreachable(report); ++i) {
@@ -256,6 +268,7 @@ bool Handshaker::send(Instant now) {
 }
 
 bool Handshaker::tell_news(Instant now) {
+  if (has_left()) return false;
   bool is_busy = false;
   handshake::Broker::News news;
   while (broker_->take_news(news)) {
@@ -270,6 +283,7 @@ bool Handshaker::tell_news(Instant now) {
       if (waiter.expected_name != news.expected_name) continue;
       waiter.is_waiting = false;
       CredentialNews told{.peer = waiter.peer, .failure = news.failure};
+      const handshake::WipeAtEnd wiped(told.credential.reset_key);
       if (!news.failure) {
         std::lock_guard lock(budget_mutex_);
         told.credential = for_post(news.credential, budget_.choose(news.credential.data_addresses(), turn++, now));
@@ -285,6 +299,7 @@ bool Handshaker::tell_news(Instant now) {
 }
 
 void Handshaker::reload(Instant now) {
+  if (has_left()) return;
   reload_at_ = now + kReloadInterval;
   if (identity_->reload_if_changed(handshake::wall_clock_seconds())) broker_->set_credentials(identity_->current());
   if (const std::string complaint = identity_->complaint(); !complaint.empty()) {
