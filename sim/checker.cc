@@ -240,6 +240,38 @@ void Checker::on_datagram(const Packet& packet) {
   }
 }
 
+void Checker::check_priorities(double least_advantage) {
+  struct Side {
+    double seconds = 0;
+    std::uint64_t calls = 0;
+    double mean() const { return seconds / static_cast<double>(calls); }
+  } urgent, bulk;
+  std::uint64_t bulk_meanwhile = 0;
+  Instant last_urgent{};
+  for (const CallRecord& record : records_) {
+    if (!record.ended || record.failed) continue;
+    const bool is_urgent = record.instruction.priority == kUrgentPriority;
+    Side& side = is_urgent ? urgent : bulk;
+    side.seconds += static_cast<double>((record.gone_at - record.submitted).count()) * 1e-9;
+    ++side.calls;
+    if (is_urgent) last_urgent = std::max(last_urgent, record.gone_at);
+  }
+  if (urgent.calls == 0 || bulk.calls == 0) return violation("there is nothing to compare urgent calls with");
+  if (urgent.mean() * least_advantage > bulk.mean()) {
+    violation(fmt::format("urgent calls take {:.3f} ms on average, bulk ones {:.3f} ms: not {} times as long",
+                          urgent.mean() * 1e3, bulk.mean() * 1e3, least_advantage));
+  }
+  // Those that were submitted and answered before the last urgent call was.
+  for (const CallRecord& record : records_) {
+    bulk_meanwhile +=
+        record.ended && !record.failed && record.instruction.priority == kBulkPriority && record.gone_at < last_urgent;
+  }
+  if (bulk_meanwhile * 50 < bulk.calls) {
+    violation(fmt::format("of {} bulk calls {} were answered while urgent ones came: they starve", bulk.calls,
+                          bulk_meanwhile));
+  }
+}
+
 void Checker::check_success(double least) {
   // Errors that the handlers wanted, and those that callers asked for, are no failures.
   std::uint64_t judged = 0, good = 0;

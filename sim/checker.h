@@ -38,6 +38,9 @@ struct CallRecord {
   std::uint32_t runs = 0;
 };
 
+inline constexpr std::uint8_t kUrgentPriority = 0;
+inline constexpr std::uint8_t kBulkPriority = 6;
+
 struct Totals {
   std::uint64_t calls = 0, ok = 0, abandoned = 0, handlers_run = 0;
   std::map<Code, std::uint64_t> failed;
@@ -84,6 +87,8 @@ class Checker {
   void check_end();
   void check_nothing_left(HostId host, const engine::Census& census, std::size_t buffers);
   void check_success(double least);
+  // Urgent calls took so many times less time than bulk ones, on average, and bulk ones went on all the while.
+  void check_priorities(double least_advantage);
   // What a host's handshakes have left behind.
   void check_nothing_left(HostId host, const Handshaker& handshaker, std::uint32_t max_credentials);
 

@@ -14,8 +14,7 @@ Handshaker::Handshaker(World& world, const Options& options, crypto::Entropy& en
   self.incarnation = options.incarnation;
   self.name = credentials->names().first();
   self.workers = {{.port = kDataPort}};
-  self.calls = options.limits.calls_per_peer;
-  self.inline_bytes = static_cast<std::uint32_t>(options.limits.inline_bytes);
+  self.mtu = options.mtu;
   handshake::Broker::Options broker{
       .credentials = credentials,
       .accepts = options.accepts,
@@ -61,6 +60,7 @@ bool Handshaker::find(const engine::CredentialId& id, engine::KnownCredential& o
   out.secret = crypto::SharedSecret::from_secret(credential.secret);
   out.hello_key = credential.hello_key;
   out.responder_key = credential.responder_key;
+  out.mtu = credential.mtu;
   out.expires = Instant{credential.expires_ns};
   return true;
 }
@@ -155,10 +155,13 @@ void Handshaker::take_news(Instant now) {
     } else {
       if (stats_.installed++ == 0) stats_.first_handshake = now - waiter.since;
       world_.journal.note(now, "credential host peer renewed", {options_.host, waiter.peer, !waiter.is_waiting});
+      const peer::DataAddress& data = budget_.choose(news.credential.data_addresses(), 0, now);
       told.credential = {.id = news.credential.id,
                          .secret = crypto::SharedSecret::from_secret(news.credential.secret),
                          .reset_key = news.credential.reset_key,
-                         .data = news.credential.data_addresses().front().address,
+                         .data = data.address,
+                         .is_proven = data.validated,
+                         .mtu = news.credential.mtu,
                          .expires = Instant{news.credential.expires_ns}};
     }
     waiter.is_waiting = false;

@@ -10,6 +10,7 @@
 
 #include "engine/engine.h"
 #include "handshake/broker.h"
+#include "peer/hello_budget.h"
 #include "sim/link.h"
 #include "sim/world.h"
 #include "worker/seat.h"
@@ -29,6 +30,7 @@ class Handshaker final : public engine::CredentialBook, public worker::SeatHost 
     crypto::KeyBytes signer{};
     crypto::Incarnation incarnation{};
     bool accepts = false;
+    std::uint32_t mtu = 0;
     std::int64_t clock_error_seconds = 0;
     Duration grace{};         // of credentials that were replaced
     Duration simultaneous{};  // handshakes of both sides within this
@@ -52,6 +54,8 @@ class Handshaker final : public engine::CredentialBook, public worker::SeatHost 
   // ---- engine::CredentialBook ----
   bool find(const engine::CredentialId& id, engine::KnownCredential& out) const override;
   void on_shown(const engine::CredentialId& id) override;
+  bool may_greet(const Address& to, bool is_proven, Instant now) override { return budget_.spend(to, is_proven, now); }
+  void on_answer(const Address& from, Instant now) override { budget_.on_answer(from, now); }
 
   // ---- worker::SeatHost ----
   bool drain(Instant now) override;
@@ -91,6 +95,7 @@ class Handshaker final : public engine::CredentialBook, public worker::SeatHost 
   SimLink& link_;
   engine::Engine* engine_ = nullptr;
   std::unique_ptr<handshake::Broker> broker_;
+  peer::HelloBudget budget_;
   std::unordered_map<std::uint32_t, Address> addresses_;  // of peers
   std::unordered_map<Address, Waiter, AddressHash> waiters_;
   std::vector<engine::Wanted> requests_;

@@ -35,6 +35,7 @@ std::unique_ptr<Handshaker> Host::make_handshaker(Process& process, std::uint32_
                                                        .signer = process.config.signer,
                                                        .incarnation = process.config.incarnation,
                                                        .accepts = config_.accepts,
+                                                       .mtu = static_cast<std::uint32_t>(config_.datagram_bytes),
                                                        .clock_error_seconds = identity_->clock_error_seconds,
                                                        .grace = identity_->grace,
                                                        .simultaneous = identity_->simultaneous,

@@ -68,6 +68,7 @@ struct Scenario {
   bool measures_recovery = false;
   std::uint32_t least_credentials = 0;  // that each caller is given in the run
   double least_success = 0;             // share of the calls that must get an answer
+  double least_advantage = 0;           // by which urgent calls must be faster than bulk ones; 0: nobody looks
 };
 
 std::span<const std::string_view> scenario_names();

@@ -87,6 +87,18 @@ TEST(Faults, HappenInTheScenariosNamedAfterThem) {
   EXPECT_GT(too_big, 0u);
 }
 
+// Where nothing is in short supply, nobody has an advantage to be found.
+TEST(Priorities, AreFoundToBeOfNoUseWhereNobodyWaits) {
+  Scenario scenario = make_scenario("priorities", 3).value();
+  ASSERT_TRUE(run(scenario).violations.empty());
+  scenario.workload.window = 1;
+  scenario.workload.service_time = {};
+  scenario.limits.request_bytes = 64u << 20;
+  const Report report = run(scenario);
+  ASSERT_FALSE(report.violations.empty());
+  EXPECT_NE(report.violations[0].find("urgent calls take"), std::string::npos) << all_violations(report);
+}
+
 // ---- identities ----------------------------------------------------------------------------------------------------
 
 TEST(Identities, AreMadeRenewedEvictedAndRefusedWhereTheScenarioSaysSo) {

@@ -279,6 +279,7 @@ Report Simulation::run() {
   const Duration longest = std::max(scenario_.workload.longest_deadline, scenario_.timeouts.default_deadline);
   run_until(world_.now() + longest + settle, [this] { return checker_.all_ended(); });
   checker_.check_success(scenario_.least_success);
+  if (scenario_.least_advantage != 0) checker_.check_priorities(scenario_.least_advantage);
   run_for(settle);
   for (const bool must_succeed : {false, true}) {
     workload_.call_everybody(must_succeed);

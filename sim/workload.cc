@@ -109,7 +109,7 @@ void Workload::call_everybody(bool must_succeed) {
   }
 }
 
-Instruction Workload::choose(const Wish& wish) {
+Instruction Workload::choose(HostId host, const Wish& wish) {
   Instruction instruction;
   const double die = choices_.fraction();
   double sum = 0;
@@ -148,6 +148,13 @@ Instruction Workload::choose(const Wish& wish) {
     default:
       break;
   }
+  if (!shape_.urgent.empty()) {
+    const bool is_urgent = std::ranges::find(shape_.urgent, host) != shape_.urgent.end();
+    instruction.priority = is_urgent ? kUrgentPriority : kBulkPriority;
+    instruction.bytes = static_cast<std::uint32_t>(is_urgent ? 256 : shape_.largest_bytes);
+    instruction.header_bytes = 0;
+    instruction.reply_bytes = kReplyBytes;
+  }
   if (wish.depth == 0 && !wish.is_patient && choices_.chance(shape_.empty)) {
     instruction = {.priority = instruction.priority, .bytes = 0};
   }
@@ -163,7 +170,7 @@ void Workload::submit(HostId host, const Wish& wish) {
     return;
   }
   CallRecord record;
-  record.instruction = choose(wish);
+  record.instruction = choose(host, wish);
   record.caller = host;
   record.caller_life = hosts_[host]->life();
   record.callee = wish.callee;

@@ -34,6 +34,7 @@ struct WorkloadShape {
   Duration service_time{0};           // a slow server answers one request after the other, each taking so long
   std::size_t largest_bytes = 16 * 1024;
   bool must_succeed = false;      // no call may fail for a reason of the network
+  std::vector<HostId> urgent;     // make small calls of the most urgent priority; all others then make large ones
   std::vector<HostId> untrusted;  // no call from or to these may succeed
 };
 
@@ -101,7 +102,7 @@ class Workload final : public Application {
   bool is_untrusted(HostId host) const;
   void chain(HostId host);
   void submit(HostId host, const Wish& wish);
-  Instruction choose(const Wish& wish);
+  Instruction choose(HostId host, const Wish& wish);
   void prepare_cancel(HostId host, Call& call);
   void on_request(HostId host, transfer::IncomingTransfer& request);
   void on_complete(Call& call, const transfer::Outcome& outcome);

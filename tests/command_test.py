@@ -35,14 +35,14 @@ def weir(*arguments, secret=SECRET):
 
 
 @contextlib.contextmanager
-def server(*arguments, secret=SECRET):
+def server(*arguments, secret=SECRET, host=LOOPBACK, **variables):
     """A perf server on a port of its own choice; gives its process, with .address."""
-    process = subprocess.Popen([WEIR, "perf", "server", "--listen", f"{LOOPBACK}:0", *arguments],
-                               env=environment(secret), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen([WEIR, "perf", "server", "--listen", f"{host}:0", *arguments],
+                               env=environment(secret) | variables, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True, start_new_session=bool(variables))
     try:
         line = process.stdout.readline()
-        found = re.match(r"listening on (127\.0\.0\.1:\d+)", line)
+        found = re.match(rf"listening on ({re.escape(host)}:\d+)", line)
         if not found:
             process.kill()
             raise AssertionError(f"the server said {line!r} and {process.communicate()[1]!r}")
@@ -57,6 +57,15 @@ def server(*arguments, secret=SECRET):
             process.kill()
             process.communicate()
             raise
+
+
+def has_ipv6():
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as probe:
+            probe.bind(("::1", 0))
+        return True
+    except OSError:
+        return False
 
 
 class Case(unittest.TestCase):
@@ -87,6 +96,21 @@ class Usage(Case):
             result = weir(*arguments)
             self.expect_sentence(result, "weir: ", "--help", code=2)
             self.assertEqual(result.stdout, "")
+
+    def test_a_wrong_word_is_named_and_what_there_is_is_told(self):
+        for arguments, words in (
+                (["bogus"], ['there is no command "weir bogus"', "demo", "perf", "doctor", "identity", "Try `weir --help`"]),
+                ([], ["weir needs a command", "demo", "perf"]),
+                (["perf", "bogus"], ['there is no command "weir perf bogus"', "server, client", "Try `weir perf --help`"]),
+                (["perf", "client", "--mode", "foo"], ["--mode", '"foo"', "inline|threads", "Try `weir perf client --help`"]),
+                (["perf", "server", "--listen", f"{LOOPBACK}:0", "--idle", "foo"], ["--idle", '"foo"', "spin|adaptive"]),
+                (["perf", "client", "--peer", f"{LOOPBACK}:9", "--windw", "3"], ["weir perf client has no option --windw"]),
+                (["perf", "client", "--peer", f"{LOOPBACK}:9", "more"], ['weir perf client takes no "more"']),
+                (["perf", "client"], ["--peer is required"])):
+            with self.subTest(arguments=arguments):
+                result = weir(*arguments)
+                self.expect_sentence(result, *words, code=2)
+                self.assertEqual(len(result.stderr.splitlines()), 2, result.stderr)
 
     def test_numbers_out_of_range_are_refused(self):
         peer = ["perf", "client", "--peer", f"{LOOPBACK}:1"]
@@ -234,6 +258,31 @@ class Perf(Case):
                                   secret=None)
                     self.assertEqual(self.check_report(result, 32, 32)["security"], "development")
                     self.assertIn("development", result.stderr)
+
+    def test_development_directories_do_not_pile_up(self):
+        with tempfile.TemporaryDirectory(prefix="weir-test-") as folder:
+            # Each in a session of its own, as terminals and scripts start them.
+            for _ in range(3):
+                with server("--development", secret=None, TMPDIR=folder) as peer:
+                    result = subprocess.run([WEIR, "perf", "client", "--peer", peer.address, "--count", "10", "--json",
+                                             "--development"], env=environment(None) | {"TMPDIR": folder},
+                                            stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                                            timeout=PATIENCE_S, start_new_session=True)
+                    self.check_report(result, 32, 32)
+            self.assertEqual(os.listdir(folder), [f"weir-{os.geteuid()}"])
+
+    @unittest.skipUnless(has_ipv6(), "no IPv6 on this machine")
+    def test_ipv6(self):
+        with tempfile.TemporaryDirectory(prefix="weir-test-") as folder:
+            for options in [], ["--development", folder + "/shared"]:
+                secret = None if options else SECRET
+                for mode in "inline", "threads":
+                    with server(*options, "--mode", mode, secret=secret, host="[::1]") as peer:
+                        result = weir("perf", "client", "--peer", peer.address, "--count", 1000, "--mode", mode, "--mtu",
+                                      1500, "--size", 4096, "--json", *options, secret=secret)
+                        report = self.check_report(result, 4096, 32)
+                        self.assertLessEqual(report["mtu"], 1500)
+        self.expect_sentence(weir("perf", "client", "--peer", f"[::1]:9,{LOOPBACK}:9", "--count", 1), "IPv4", "IPv6")
 
     def test_server_ends_well_when_told_to(self):
         for mode in "inline", "threads":

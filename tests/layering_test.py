@@ -33,6 +33,7 @@ EDGES = {
 
 # Edges that the layers alone do not give: between siblings, and to the link's interface.
 SIBLINGS = {
+    "token": {"schedule"},  # who waits for credit waits by weight
     "transfer": {"token", "schedule"},
     "peer": {"recovery"},
     "worker": {"link"},

@@ -23,8 +23,7 @@ ALLOWANCE = 500
 # The same program measures what a few kinds may cost beside that.
 PARTS = {
     "key setup": "a key that has no schedule is set up in the engine's one spare key",
-    "cookie": "a function of the address; for at most 64 hellos and 16 unknown paths per millisecond, and forged firsts",
-    "derivation": "the responder's key is derived, for one who saw the hello that is under way and echoes it",
+    "cookie": "a pseudorandom function; for at most 64 hellos and 16 unknown paths per millisecond, forged firsts and replies",
 }
 EXTRA = {
     "random": (),
@@ -46,8 +45,7 @@ EXTRA = {
     "hello_reply": (),
     "notice of an unknown path": (),
     "notice of an unknown secret": (),
-    "hello_reply of one who saw the hello": ("derivation", "key setup"),
-    "hello_reply of one who saw the hello, over the limit": (),
+    "hello_reply of one who saw the hello": ("cookie", "key setup"),
 }
 
 

@@ -15,6 +15,7 @@
 #include "apps/weir/perf_meter.h"
 #include "apps/weir/perf_options.h"
 #include "apps/weir/process.h"
+#include "base/address.h"
 #include "weir/pool.h"
 #include "weir/task.h"
 
@@ -28,12 +29,30 @@ constexpr std::chrono::milliseconds kLongestSleep{10};
 
 std::uint32_t sample_distance(std::uint32_t window) { return window == 1 ? 1 : window < 64 ? 8 : 64; }
 
+// Servers of one family: a socket calls one only. What is no address is told when it is called.
+PerfClientOptions with_family(PerfClientOptions options) {
+  std::size_t v6 = 0, v4 = 0;
+  for (const std::string& peer : options.peers) {
+    if (const Result<Address> address = Address::parse(peer)) ++(address->is_v4() ? v4 : v6);
+  }
+  if (v4 > 0 && v6 > 0) fail("the servers must be all IPv4 or all IPv6");
+  options.is_v6 = v6 > 0;
+  return options;
+}
+
+Pool open(const PerfClientOptions& options, std::shared_ptr<Witness> witness) {
+  Config config = to_config(options, std::move(witness));
+  // A pool that listens nowhere calls by IPv4.
+  if (options.is_v6) config.listen = "[::]:0";
+  return value_or_fail(Pool::open(std::move(config)));
+}
+
 class PerfClient {
  public:
   explicit PerfClient(const PerfClientOptions& options)
-      : options_(options),
+      : options_(with_family(options)),
         witness_(std::make_shared<Witness>()),
-        pool_(value_or_fail(Pool::open(to_config(options, witness_)))),
+        pool_(open(options_, witness_)),
         meter_(sample_distance(options.window)),
         body_(options.request_bytes),
         budget_(options.count != 0 ? options.count : std::numeric_limits<std::uint64_t>::max()) {
@@ -220,7 +239,7 @@ class PerfClient {
     }
   }
 
-  const PerfClientOptions& options_;
+  const PerfClientOptions options_;
   std::shared_ptr<Witness> witness_;
   Pool pool_;
   std::vector<Peer> peers_;

@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
-#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "apps/weir/command.h"
@@ -14,8 +14,25 @@ namespace weir::command {
 
 namespace {
 
-const std::map<std::string, Mode> kModes{{"inline", Mode::inline_loop}, {"threads", Mode::threads}};
-const std::map<std::string, Idle> kIdles{{"spin", Idle::spin}, {"adaptive", Idle::adaptive}};
+const std::vector<std::pair<std::string, Mode>> kModes{{"inline", Mode::inline_loop}, {"threads", Mode::threads}};
+const std::vector<std::pair<std::string, Idle>> kIdles{{"spin", Idle::spin}, {"adaptive", Idle::adaptive}};
+
+// A word for a value. CLI11's own way to say it names the numbers behind the words, and these would not print.
+template <class Enum>
+CLI::Validator one_of(const std::vector<std::pair<std::string, Enum>>& words) {
+  std::string all;
+  for (const auto& [word, value] : words) all += (all.empty() ? "" : "|") + word;
+  return CLI::Validator(
+      [&words, all](std::string& given) -> std::string {
+        for (const auto& [word, value] : words) {
+          if (given != word) continue;
+          given = std::to_string(static_cast<int>(value));
+          return {};
+        }
+        return fmt::format("there is no \"{}\"; give one of {}", given, all);
+      },
+      all, "");
+}
 
 void add_common(CLI::App& command, PerfOptions& options) {
   // Not CLI11's way to read the variable: that could not tell it from the option, and one that is set for other
@@ -33,12 +50,12 @@ void add_common(CLI::App& command, PerfOptions& options) {
       .add_option_function<std::vector<std::string>>(
           "--development",
           [&options](const std::vector<std::string>& given) { options.development = given.empty() ? "" : given[0]; },
-          "Made-up identities: believe every process that can read the directory (default: one of this user and "
-          "process group)")
+          "Made-up identities: believe every process that can read the directory (default: one that all "
+          "programs of this user share)")
       ->expected(0, 1)
       ->type_name("[DIR]");
   command.add_option("--mode", options.mode, "inline: one loop, no threads. threads: worker threads")
-      ->transform(CLI::CheckedTransformer(kModes).description("inline|threads"))
+      ->transform(one_of(kModes))
       ->default_str("inline");
   command.add_option("--core", options.core, "CPU to run on, with all threads (default: any)")
       ->check(CLI::Range(0, 4095))
@@ -56,7 +73,7 @@ void add_common(CLI::App& command, PerfOptions& options) {
 
 CLI::Option* add_idle(CLI::App& command, Idle& idle, const char* otherwise) {
   return command.add_option("--idle", idle, "spin: never sleep. adaptive: sleep when there is nothing to do")
-      ->transform(CLI::CheckedTransformer(kIdles).description("spin|adaptive"))
+      ->transform(one_of(kIdles))
       ->default_str(otherwise);
 }
 
@@ -102,6 +119,7 @@ void add_client(CLI::App& perf) {
   command->add_option("--peer", options->peers, "Servers to call, in turn, separated by commas")
       ->required()
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->type_name("ADDR[,ADDR...]");
   command->add_option("--name", options->name, "What the servers' certificates must prove (default: their addresses)")
       ->type_name("NAME");
@@ -157,7 +175,7 @@ Config to_config(const PerfOptions& options, std::shared_ptr<Witness> witness) {
   config.workers = options.mode == Mode::threads ? options.workers : 0;
   config.idle = options.idle;
   config.executor_threads = 0;  // whoever serves here serves inline
-  if (options.mtu != 0) config.datagram_bytes = static_cast<std::size_t>(options.mtu - kIpAndUdpBytes);
+  if (options.mtu != 0) config.datagram_bytes = static_cast<std::size_t>(options.mtu - ip_and_udp_bytes(options.is_v6));
   config.portable_link = options.portable_link;
   config.openssl_aead = options.openssl;
   config.subscriber = std::move(witness);

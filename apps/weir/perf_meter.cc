@@ -131,7 +131,7 @@ std::string PerfMeter::json(const PerfClientOptions& options, std::uint32_t data
       .add("peers", options.peers.size())
       .add("mode", options.mode == Mode::threads ? "threads" : "inline")
       .add("idle", options.idle == Idle::spin ? "spin" : "adaptive")
-      .add("mtu", largest + kIpAndUdpBytes)
+      .add("mtu", largest + static_cast<std::uint32_t>(ip_and_udp_bytes(options.is_v6)))
       .add("aes_backend", aes_in_use(options.openssl))
       .add("link", link_name(options))
       .add("security", security_name(options))

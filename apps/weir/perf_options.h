@@ -30,6 +30,7 @@ struct PerfOptions {
   int workers = 1;
   bool portable_link = false;
   bool openssl = false;
+  bool is_v6 = false;  // what the addresses given are
 };
 
 struct PerfServerOptions : PerfOptions {
@@ -50,8 +51,8 @@ struct PerfClientOptions : PerfOptions {
   bool json = false;
 };
 
-// Bytes of an IPv4 and a UDP header: what separates a datagram from the packet that an interface carries.
-inline constexpr int kIpAndUdpBytes = 28;
+// Bytes of an IP and a UDP header: what separates a datagram from the packet that an interface carries.
+inline constexpr int ip_and_udp_bytes(bool is_v6) { return is_v6 ? 48 : 28; }
 inline constexpr std::uint32_t kMaxBodyBytes = 16 * 1024 - 4;  // 4 may be needed for the header, see below
 
 // The method that a perf server serves. The first four bytes of a request (little endian) say how long the reply shall

@@ -12,6 +12,7 @@
 #include "apps/weir/format.h"
 #include "apps/weir/perf_options.h"
 #include "apps/weir/process.h"
+#include "base/address.h"
 #include "weir/pool.h"
 
 namespace weir::command {
@@ -78,7 +79,9 @@ void wait_until(std::int64_t end_ns) {
 void run_perf_server(const PerfServerOptions& options) {
   catch_stop_signals();
   auto witness = std::make_shared<Witness>();
-  Config config = to_config(options, witness);
+  PerfServerOptions known = options;
+  if (const Result<Address> listen = Address::parse(options.listen)) known.is_v6 = !listen->is_v4();
+  Config config = to_config(known, witness);
   config.listen = options.listen;
   Pool pool = value_or_fail(Pool::open(std::move(config)));
   value_or_fail(pool.serve_inline(kPerfMethod, answer));

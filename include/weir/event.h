@@ -15,7 +15,7 @@ namespace event {
 
 struct Meta {
   std::int64_t time_ns = 0;  // the worker's clock (monotonic; virtual time in simulation)
-  std::uint32_t worker = 0;
+  std::uint32_t worker = 0;  // the handshake thread's number follows the workers'
 };
 
 enum class TransferStage : std::uint8_t { submitted, sent, dispatched, replied, completed, failed, cancelled };

@@ -29,7 +29,7 @@ class Identity {
   // The same as texts.
   static Identity from_pem(std::string certificate, std::string key, std::string roots);
   // For development only: certificates are made up, and every process that can read the directory is trusted to be
-  // whoever it says. By default the directory belongs to this user and process group, below the system's directory
+  // whoever it says. By default the directory is one that all programs of this user share, below the system's directory
   // for temporary files.
   static Identity development(std::string directory = {});
 
@@ -40,7 +40,9 @@ class Identity {
   // either.
   Identity deny(std::vector<std::string> names) const;
   // Asked after the lists, for each name that a peer's certificate proves, until one is accepted; also for peers that
-  // were called, who may use the same handshake to call back. Runs on the handshake thread and must not block.
+  // were called, who may use the same handshake to call back. Runs on the handshake thread and must not block: no
+  // handshake is made meanwhile, the watchdog reports it, and Pool::close() waits for it until its deadline only. After
+  // that it may still be running, so it must own what it uses.
   Identity authorise(std::function<bool(std::string_view name)> may_call_us) const;
 
   // Keeps the secret that lets peers trust a restarted pool's word that it forgot them. 32 bytes, made if missing. With

@@ -90,15 +90,15 @@ KeyBytes derive_retire_key(const Secret& path, bool from_initiator) {
 
 KeyBytes derive_hello_key(const SharedSecret& shared) { return Info{"weir 1 hello"}.expand_key(shared.secret()); }
 
-KeyBytes derive_responder_key(const SharedSecret& shared, const Incarnation& responder) {
-  return Info{"weir 1 responder"}.counted(responder).expand_key(shared.secret());
-}
+KeyBytes derive_answer_key(const SharedSecret& shared) { return Info{"weir 1 answer"}.expand_key(shared.secret()); }
 
 KeyBytes derive_signer(const SharedSecret& shared) { return Info{"weir 1 signer"}.expand_key(shared.secret()); }
 
 std::uint64_t derive_order(const Secret& secret) {
-  const KeyBytes bytes = Info{"weir 1 order"}.expand_key(secret);
-  return load<std::uint64_t>(bytes.data());
+  KeyBytes bytes = Info{"weir 1 order"}.expand_key(secret);
+  const auto order = load<std::uint64_t>(bytes.data());
+  wipe(bytes);  // one half is told, the other need not stay
+  return order;
 }
 
 }  // namespace weir::crypto

@@ -2,7 +2,7 @@
 // and carries every field with its length or at a fixed size, so that no two sets of names give the same bytes.
 //
 //   shared secret ─┬─ hello key            (one for all who know the secret)
-//                  ├─ responder key        (per incarnation of a responder)
+//                  ├─ answer key           (the same; responder_key.h goes on from here)
 //                  └─ path secret          (per pair of incarnations, randoms and paths)
 //                       ├─ control key     (per direction, workers, ports, key id)
 //                       └─ retire key      (per direction)
@@ -71,9 +71,8 @@ KeyBytes derive_retire_key(const Secret& path, bool from_initiator);
 // keep its nonces apart: use 12 bytes of Entropy as the nonce and carry them in the datagram.
 KeyBytes derive_hello_key(const SharedSecret& shared);
 
-// Authenticates answers to hellos. Each incarnation of a responder has its own and numbers its answers, so no nonce
-// repeats.
-KeyBytes derive_responder_key(const SharedSecret& shared, const Incarnation& responder);
+// What the keys come from that authenticate answers to hellos (responder_key.h).
+KeyBytes derive_answer_key(const SharedSecret& shared);
 
 // The key behind the tags of answers by somebody who has lost his state. It must survive that, so it comes from what a
 // restart does not change.

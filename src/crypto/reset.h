@@ -19,9 +19,10 @@ inline Prf::Context padded_context(ByteSpan bytes) {
 }
 
 inline KeyBytes reset_key(const Prf& signer, std::uint64_t what, const Prf::Context& context) {
-  const auto bytes = signer(what, context);
+  auto bytes = signer(what, context);
   KeyBytes key;
   std::copy_n(bytes.begin(), key.size(), key.begin());
+  wipe(bytes);
   return key;
 }
 // Of a path number that the signer gave to the peer at `address`.

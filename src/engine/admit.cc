@@ -19,8 +19,11 @@ void Core::wait_for_answer_room(Path& path, IncomingTransfer& transfer) {
     transfer.pin = kept;
   }
   if (path.waiting == nullptr) path.waiting = std::make_unique<WaitingRequests>(path);
-  if (path.waiting->empty(level)) answer_lines[level].push_back(*path.waiting);
   path.waiting->push_back(transfer, level);
+  AnswerLine& line = answer_lines[level];
+  AnswerLine::List& list = path.waiting->list(level, transfer.priority);
+  if (!list.hook.queued) line.push_back(list, transfer.priority);
+  if (line.has_unseen()) line.forget_seen();  // it may be one of those who find room
   transfer.state = State::waiting;
   ++requests_waiting;
 }
@@ -28,31 +31,25 @@ void Core::wait_for_answer_room(Path& path, IncomingTransfer& transfer) {
 void Core::stop_waiting(Path& path, IncomingTransfer& transfer) {
   const std::uint8_t level = level_of(transfer);
   path.waiting->remove(transfer, level);
-  if (path.waiting->empty(level)) answer_lines[level].remove(*path.waiting);
+  AnswerLine::List& list = path.waiting->list(level, transfer.priority);
+  if (list.first == nullptr) answer_lines[level].remove(list);
   --requests_waiting;
 }
 
-// One request for each path in turn, as far as there is room. Handlers run in deliver(), not here.
+// By priority and then one request for each path in turn, as far as there is room. Handlers run in deliver(), not here.
 void Core::serve_answer_line(std::uint8_t level) {
   AnswerLine& line = answer_lines[level];
-  for (std::uint32_t step = 0; line.unseen != 0 && step < AnswerLine::kStep; ++step) {
-    WaitingRequests* const requests = line.first();
-    if (requests == nullptr || answers.is_full(level)) {
-      line.unseen = 0;
-      return;
-    }
-    line.remove(*requests);
-    line.push_back(*requests);
-    Path& path = requests->path();
-    --line.unseen;
+  for (std::uint32_t step = 0; line.has_unseen() && step < AnswerLine::kStep; ++step) {
+    if (answers.is_full(level)) return line.see_all();
+    AnswerLine::List& list = line.take_turn();
+    Path& path = list.owner->path();
     if (!answers.take(level, path.accounts[level].answers)) continue;
-    IncomingTransfer& transfer = requests->front(level);
+    IncomingTransfer& transfer = *list.first;
     stop_waiting(path, transfer);
-    if (!requests->empty(level)) ++line.unseen;
+    line.charge(transfer.priority, answers.largest());
     transfer.answer_room = static_cast<std::uint32_t>(answers.largest());
     queue_delivery(transfer);
   }
-  if (line.first() == nullptr) line.unseen = 0;  // otherwise the next turn goes on
 }
 
 }  // namespace weir::engine

@@ -1,6 +1,9 @@
 // The caller's side: from submit() to the completion. A call is queued at its peer until its path has a slot, credit
 // and room for the reply; then it holds a slot until it completes. Whatever ends it goes through let_go() and one
 // Completion, so that it completes exactly once (docs/protocol.md, rules T-*).
+#include <algorithm>
+#include <bit>
+
 #include "engine/core.h"
 
 namespace weir::engine {
@@ -16,8 +19,8 @@ void Core::submit(OutgoingCall& call, Instant now) {
   call.slot_held = false;
   if (call.depth > kMaxDepth) [[unlikely]]
     return fail_call(call, Code::overloaded, "calls are nested more than four deep", now);
-  if (closed || peer == nullptr || calls_queued >= config.limits.queued_calls ||
-      call.bytes > config.limits.inline_bytes) [[unlikely]] {
+  if (closed || peer == nullptr || call.bytes > config.limits.inline_bytes ||
+      (calls_queued >= config.limits.queued_calls && !shed_for(call, now))) [[unlikely]] {
     if (closed) return fail_call(call, Code::closed, "the pool is closed", now);
     if (peer == nullptr) return fail_call(call, Code::invalid_argument, "no such peer", now);
     if (call.bytes > config.limits.inline_bytes) {
@@ -26,10 +29,28 @@ void Core::submit(OutgoingCall& call, Instant now) {
     return fail_call(call, Code::overloaded, "too many calls are waiting to be sent", now);
   }
   ++calls_queued;
-  peer->queue_of(call).push_back(call, Peer::level_of(call));
+  last_given[call.priority] = call.peer;
+  peer->queue.push_back(call);
   wheel.arm(call.timer, call.deadline);
   events.moved(peer->path, 0, event::TransferStage::submitted, false);
   wake(*peer, now);
+}
+
+// As many calls wait as may. If a less urgent one is found it is refused in the place of this one: the newest of the
+// least urgent. Calls from inside handlers are never shed: others wait for them.
+bool Core::shed_for(const OutgoingCall& call, Instant now) {
+  OutgoingCall* victim = nullptr;
+  const auto look = [&](Peer* peer) {
+    if (peer == nullptr || peer->queue[0].empty()) return;
+    const auto level = static_cast<unsigned>(std::bit_width(peer->queue[0].occupied_levels())) - 1;
+    if (level > (victim != nullptr ? victim->priority : call.priority)) victim = peer->queue[0].last_of(level);
+  };
+  for (const std::uint32_t index : last_given) look(peers.at(index));
+  const auto count = static_cast<std::uint32_t>(peers.live());
+  for (std::uint32_t i = 0; i < std::min(count, kShedLooks); ++i) look(peers.at(next_shed_look++ % count));
+  if (victim == nullptr) return false;
+  fail_call(*victim, Code::overloaded, "too many calls are waiting to be sent, and others are more urgent", now);
+  return true;
 }
 
 void Core::cancel(OutgoingCall& call, Instant now) {
@@ -61,7 +82,7 @@ void Core::let_go(OutgoingCall& call) {
     return;
   }
   if (call.state == OutgoingCall::State::queued) {
-    peers.at(call.peer)->queue_of(call).remove(call);
+    peers.at(call.peer)->queue.remove(call);
     --calls_queued;
   } else if (call.state == OutgoingCall::State::delayed) [[unlikely]] {
     std::erase(delayed, &call);

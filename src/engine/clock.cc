@@ -46,7 +46,7 @@ void Core::on_timeout(Instant now) {
           if (peer.has_queued()) start_hello(peer, now);
         } else if (now - peer.hello_started < config.timeouts.connect) {
           send_hello(peer, now);
-        } else if (peer.forged_replies != 0) {
+        } else if (peer.has_forged_replies) {
           give_up_hello(peer, Code::unauthenticated, kWrongSecret, now);
         } else if (peer.own_replies != 0) {
           give_up_hello(peer, Code::invalid_argument, kOwnAddress, now);
@@ -65,7 +65,7 @@ void Core::on_deadline(OutgoingCall& call, Instant now) {
   const Peer& peer = *peers.at(call.peer);
   const Path* path = path_of(*peers.at(call.peer));
   if ((path == nullptr || path->state == Path::State::hello) && (peer.saying_hello() || peer.wants_credential)) {
-    if (peer.forged_replies != 0) return fail_call(call, Code::unauthenticated, kWrongSecret, now);
+    if (peer.has_forged_replies) return fail_call(call, Code::unauthenticated, kWrongSecret, now);
     if (peer.own_replies != 0) return fail_call(call, Code::invalid_argument, kOwnAddress, now);
     return fail_call(call, Code::timeout, "the deadline passed before the peer answered at all", now);
   }
@@ -133,7 +133,6 @@ void Core::on_path_timer(Path& path, Instant now) {
     if (path.calls.taken() == 0) path.calls.release_memory();  // generations are the path's, so slots can start over
     if (path.peer != nullptr) {
       path.peer->queue.release_memory();
-      path.peer->nested.release_memory();
     }
   }
 }
@@ -186,13 +185,17 @@ void Core::end_path(Path& path, Code code, const char* sentence, bool requeue, I
     --calls_sent;
     ++calls_queued;
     give_reply_room();
-    peer->queue_of(*call).push_front(*call, Peer::level_of(*call));
+    peer->queue.push_front(*call);
   }
   for (IncomingSlot& slot : path.incoming) {
     if (slot.transfer != nullptr) retire(path, slot);
   }
   if (path.keys.installed()) {
     ledger.close(path.accounts[0]);
+  }
+  if (const auto named = open_paths.find({path.remote, path.remote_id});
+      named != open_paths.end() && named->second == path.id) {
+    open_paths.erase(named);
   }
   wheel.cancel(path.timer);
   paths.release(&path);

@@ -38,6 +38,8 @@ struct EngineConfig {
   std::uint64_t rotate_packets = 4'096;
 #endif
   std::uint64_t rotate_bytes = 1ull << 36;
+
+  ~EngineConfig() { crypto::wipe(signer); }
 };
 
 }  // namespace weir::engine

@@ -45,8 +45,10 @@ Core::Core(const EngineConfig& config_, crypto::Entropy& entropy_, Subscriber* s
   if (incarnation == crypto::Incarnation{}) entropy.fill(incarnation);
   crypto::KeyBytes key = crypto::derive_hello_key(config.secret);
   hello_key = aead->make_key(key);
+  key = crypto::derive_answer_key(config.secret);
+  answers_to_hellos = std::make_unique<crypto::Prf>(*aead, key);
   if (config.accepts) {
-    key = crypto::derive_responder_key(config.secret, incarnation);
+    key = crypto::responder_key(*answers_to_hellos, incarnation);
     responder_key = aead->make_key(key);
     entropy.fill(key);
     cookie = std::make_unique<crypto::Prf>(*aead, key);
@@ -62,6 +64,7 @@ Core::Core(const EngineConfig& config_, crypto::Entropy& entropy_, Subscriber* s
     }
   }
   signer = std::make_unique<crypto::Prf>(*aead, key);
+  crypto::wipe(config.signer);
   crypto::wipe(key);
   reset_prf = std::make_unique<crypto::Prf>(*aead, key);
   scratch_key = aead->make_key(key);

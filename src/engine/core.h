@@ -11,6 +11,7 @@
 
 #include "base/slab.h"
 #include "crypto/cookie.h"
+#include "crypto/responder_key.h"
 #include "engine/engine.h"
 #include "engine/path.h"
 #include "transfer/reassembly.h"
@@ -36,6 +37,20 @@ struct Completion {
 struct Method {
   std::string name;
   Handler handler;
+};
+
+// A path by the number that the other side gave it. Several peers may say that they receive at one address, and several
+// names may lead to one process: the address alone names none of them.
+struct RemotePath {
+  Address address;
+  std::uint32_t number = 0;
+
+  bool operator==(const RemotePath&) const = default;
+};
+struct RemotePathHash {
+  std::size_t operator()(const RemotePath& path) const {
+    return AddressHash{}(path.address) ^ path.number * std::size_t{0x9e3779b97f4a7c15};
+  }
 };
 
 struct Core {
@@ -68,8 +83,8 @@ struct Core {
   static constexpr Duration kLongestBlockedRepeat = std::chrono::milliseconds(200);
   static constexpr Duration kDrainedIdle = std::chrono::milliseconds(100);  // then a path that was replaced is closed
   static constexpr std::uint32_t kUnknownPathsPerMillisecond = 16;          // answered at most
-  static constexpr std::uint32_t kForgedRepliesPerHello = 64;               // checked at most
   static constexpr std::uint32_t kMaxHellosPerCredential = 3;  // to an address that has not answered (identity mode)
+  static constexpr std::size_t kTellingBytes = 4;              // of an incarnation, in answers to `first` packets
   static constexpr int kDeafSilences = 4;                      // so long may a peer that is heard acknowledge nothing
   static constexpr std::uint32_t kRestartSuspicion = 2;        // probe timeouts in a row before a second hello
 
@@ -85,7 +100,8 @@ struct Core {
   void confirm(Peer& peer, Path& path, const wire::HelloReply& reply, Instant now);
   void give_up_hello(Peer& peer, Code code, const char* sentence, Instant now);
   void replace_path(Peer& peer, Path& with, const wire::HelloReply& reply, Instant now);
-  Path* make_path(const Address& remote, bool initiator, Instant now);
+  // `mtu`: what its credential says of it.
+  Path* make_path(const Address& remote, bool initiator, Instant now, std::uint32_t mtu = 0);
   void send_plain(const Address& to, ByteSpan bytes);
 
   // ---- credential.cc ----
@@ -97,6 +113,7 @@ struct Core {
   void doubt_address(Peer& peer);
   void install_credential(Peer& peer, const Credential& credential, Instant now);
   void expire_path(Path& path, Instant now);
+  void on_first_sealed(Path& path, Instant now);
   void refuse_credential(Peer& peer, Code code, std::string_view sentence, Instant now);
   // `echo`: what names the packet that is answered; its first 16 bytes count.
   void answer_unknown_secret(std::uint32_t to_path, ByteSpan echo, const CredentialId& credential, const Address& to);
@@ -104,6 +121,8 @@ struct Core {
   crypto::KeyBytes path_reset_key(std::uint32_t path, const Address& remote);
   void answer_unknown_path(const wire::PacketHeader& header, const Address& from, Instant now);
   void on_unknown_path(ByteSpan datagram, const Address& from, Instant now);
+  // The open path that the process at `remote` calls `number`. Null: none.
+  Path* find_open(const Address& remote, std::uint32_t number);
   static bool is_in_flight(const Path& path, std::uint32_t number_low);
   bool is_tag_of(const crypto::KeyBytes& reset_key, std::uint64_t sequence, ByteSpan context, const std::byte* tag);
 
@@ -115,7 +134,7 @@ struct Core {
   Verdict on_frames(Path& path, ByteSpan frames, bool& ack_eliciting, detail::Pin* buffer, Instant now);
   bool on_ack(Path& path, const wire::AckFrame& frame, Instant now);
   void on_path_frame(Path& path, const wire::PathFrame& frame);
-  void on_blocked(Path& path, std::uint8_t level, std::uint64_t needed, Instant now);
+  void on_blocked(Path& path, const wire::BlockedFrame& frame, Instant now);
   void on_loss_timer(Path& path, Instant now);
   void after_loss_report(Path& path, const recovery::LossReport& report, Instant now);
   void reject(event::Rejection reason, std::size_t bytes);
@@ -123,6 +142,7 @@ struct Core {
   // ---- call.cc ----
   void submit(OutgoingCall& call, Instant now);
   void cancel(OutgoingCall& call, Instant now);
+  bool shed_for(const OutgoingCall& call, Instant now);
   Verdict on_reply(Path& path, const wire::ReplyFrame& frame, detail::Pin* buffer, Instant now);
   void fail_call(OutgoingCall& call, Code code, const char* sentence, Instant now, bool reached_peer = true);
   void let_go(OutgoingCall& call);  // of its slot, timer, queue, reassembly and reply room
@@ -166,8 +186,9 @@ struct Core {
   // A complete request: to its handler, or to wait for room for its answer.
   void admit(Path& path, IncomingTransfer& transfer) {
     const std::uint8_t level = level_of(transfer);
-    // Nobody overtakes those of its own path and level who wait.
-    const bool in_line = requests_waiting != 0 && path.waiting != nullptr && !path.waiting->empty(level);
+    // Nobody overtakes those of its own path and level who wait, nor any for whom there may be room.
+    const bool in_line = requests_waiting != 0 &&
+                         (answer_lines[level].has_unseen() || (path.waiting != nullptr && !path.waiting->empty(level)));
     if (in_line || !answers.take(level, path.accounts[level].answers)) [[unlikely]]
       return wait_for_answer_room(path, transfer);
     transfer.answer_room = static_cast<std::uint32_t>(answers.largest());
@@ -180,7 +201,7 @@ struct Core {
     answers.give_back(level, path == nullptr ? nullptr : &path->accounts[level].answers, transfer.answer_room - keep);
     transfer.answer_room = keep;
     if (requests_waiting != 0) [[unlikely]] {
-      answer_lines[level].unseen = answer_lines[level].size();
+      answer_lines[level].forget_seen();
       serve_answer_line(level);
     }
   }
@@ -190,13 +211,14 @@ struct Core {
     if (requests_waiting == 0) [[likely]]
       return false;
     for (const AnswerLine& line : answer_lines) {
-      if (line.unseen != 0) return true;
+      if (line.has_unseen()) return true;
     }
     return false;
   }
 
   // ---- pack.cc ----
   void collect(std::vector<Train>& out, Instant now);
+  void order_by_urgency();
   void send_plain_datagrams(std::vector<Train>& out);
   // Anything to send but acknowledgements.
   static bool has_something(const Path& path) {
@@ -250,14 +272,16 @@ struct Core {
   std::unique_ptr<crypto::Aead> aead;
   crypto::Incarnation incarnation{};
   std::unique_ptr<crypto::AeadKey> hello_key;
-  std::unique_ptr<crypto::AeadKey> scratch_key;  // takes whatever key is needed once
+  std::unique_ptr<crypto::Prf> answers_to_hellos;  // of the configured secret
+  std::unique_ptr<crypto::AeadKey> scratch_key;    // takes whatever key is needed once
   schedule::TimingWheel wheel;
   transfer::BlockPool blocks;
   Slab<Path> paths;
   Slab<Peer> peers;
   Slab<IncomingTransfer> incoming;
   Slab<transfer::Reassembly> reassemblies;
-  std::unordered_map<Address, std::uint32_t, AddressHash> peers_by_address;  // where their packets go
+  std::unordered_map<Address, std::uint32_t, AddressHash> peers_by_address;  // shared-secret mode
+  std::unordered_map<RemotePath, std::uint32_t, RemotePathHash> open_paths;  // identity mode: ours, by their numbers
   std::unordered_map<std::uint64_t, Method> methods;
   std::uint64_t last_method = 0;
   const Handler* last_handler = nullptr;
@@ -267,7 +291,7 @@ struct Core {
       ledger.bound_nested(config.limits.nested_request_bytes, config.receive_buffer_bytes / 2);
   // A failed answer is two bytes longer than its sentence.
   token::AnswerRoom answers{config.limits.answer_bytes, answer_bytes_of(config.limits.inline_bytes + 2)};
-  AnswerLine answer_lines[token::kLevels] = {AnswerLine(0), AnswerLine(1), AnswerLine(2), AnswerLine(3), AnswerLine(4)};
+  AnswerLine answer_lines[token::kLevels];
   std::size_t requests_waiting = 0;  // in all of them
 
   // ---- responder ----
@@ -290,6 +314,8 @@ struct Core {
   // ---- work ----
   std::vector<std::uint32_t> touched;   // paths to look at in collect()
   std::vector<std::uint32_t> touching;  // scratch: the round under way
+  std::vector<std::uint32_t> ordered;   // scratch of order_by_urgency()
+  std::vector<std::uint8_t> urgencies;  // the same
   std::vector<Completion> completions;
   std::vector<Completion> completing;       // scratch
   std::vector<transfer::Block*> sentences;  // of failures that others described, until they are delivered
@@ -324,6 +350,10 @@ struct Core {
   std::vector<OutgoingCall*> delayed;           // patient calls between two tries
   schedule::Timer retry_timer;
   std::uint32_t calls_queued = 0;  // the delayed ones included
+  // Where calls to be shed are looked for: the peer that was last given a call of this priority, and others in turn.
+  static constexpr std::uint32_t kShedLooks = 16;
+  std::array<std::uint32_t, schedule::kPriorityLevels> last_given{};
+  std::uint32_t next_shed_look = 0;
   std::uint32_t calls_sent = 0;
   bool closed = false;
 };

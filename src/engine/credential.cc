@@ -51,11 +51,9 @@ void Core::install_credential(Peer& peer, const Credential& credential, Instant 
     if (peer.path == kNoPath && peer.has_queued()) start_hello(peer, now);
     return;
   }
-  const auto known = peers_by_address.find(peer.address);
-  if (known != peers_by_address.end() && known->second == peer.index) peers_by_address.erase(known);
   peer.credential = std::make_unique<Credential>(credential);
+  peer.credential->answer_key = crypto::derive_answer_key(credential.secret);
   peer.address = credential.data;
-  peers_by_address.try_emplace(peer.address, peer.index);
   Path* path = path_of(peer);
   if (path != nullptr && path->state == Path::State::hello) {  // under the credential before: nothing was sent
     wheel.cancel(peer.timer);
@@ -71,6 +69,12 @@ void Core::install_credential(Peer& peer, const Credential& credential, Instant 
   peer.candidate = kNoPath;
   peer.renewing = true;
   start_hello(peer, now);
+}
+
+// Its keys come from a random that went to the path's address and nowhere else, so whoever sealed this has received it.
+void Core::on_first_sealed(Path& path, Instant now) {
+  path.ever_received = true;
+  if (has_identity() && path.initiator) config.credentials->on_answer(path.remote, now);
 }
 
 // The peer had its time to prove again who it is.
@@ -127,35 +131,47 @@ void Core::answer_unknown_secret(std::uint32_t to_path, ByteSpan echo, const Cre
   std::copy_n(echo.begin(), std::min(echo.size(), unknown.echo.size()), unknown.echo.begin());
   std::byte datagram[wire::kUnknownSecretBytes];
   const std::size_t bytes = wire::encode(unknown, datagram);
-  const auto tag = crypto::reset_tag(*reset_prf, crypto::credential_reset_key(*signer, credential),
-                                     kUnknownSecret | unknown.to_path, unknown.echo);
+  crypto::KeyBytes key = crypto::credential_reset_key(*signer, credential);
+  const auto tag = crypto::reset_tag(*reset_prf, key, kUnknownSecret | unknown.to_path, unknown.echo);
+  crypto::wipe(key);
   std::copy(tag.begin(), tag.end(), datagram + bytes);
   send_plain(to, datagram);
 }
 
-void Core::on_unknown_secret(ByteSpan datagram, const Address& from, Instant) {
+void Core::on_unknown_secret(ByteSpan datagram, const Address& from, Instant now) {
   const auto unknown = wire::decode_unknown_secret(datagram);
   Path* path = unknown ? find_path(unknown->to_path) : nullptr;
-  if (path == nullptr || path->state == Path::State::open || path->peer == nullptr || path->remote != from ||
-      path->peer->credential == nullptr || path->peer->credential->id != unknown->credential) {
+  if (path == nullptr || path->state == Path::State::open || path->peer == nullptr || path->remote != from) {
+    return reject(event::Rejection::bad_hello, datagram.size());
+  }
+  // A path that is being confirmed keeps to the credential that it began with, whatever its peer has been given since.
+  Peer& peer = *path->peer;
+  const bool confirming = path->state == Path::State::confirming;
+  const bool is_newest = peer.credential != nullptr && peer.credential->id == unknown->credential;
+  if (confirming ? path->credential != unknown->credential : !is_newest) {
     return reject(event::Rejection::bad_hello, datagram.size());
   }
   // The nonce of our `first` packets tells that this answers one of them, and no hello that came late.
-  std::array<std::byte, sizeof unknown->echo> nonce{};
-  const bool confirming = path->state == Path::State::confirming;
-  if (confirming) {
-    std::copy_n(path->first_prefix->end() - static_cast<std::ptrdiff_t>(wire::kTagBytes + wire::kNonceBytes),
-                wire::kNonceBytes, nonce.begin());
-  }
-  const bool is_to_first = confirming && crypto::equal_in_constant_time(unknown->echo, nonce);
-  if ((!is_to_first &&
-       !crypto::equal_in_constant_time(unknown->echo, ByteSpan(path->peer->random).first(unknown->echo.size()))) ||
-      !is_tag_of(path->peer->credential->reset_key, kUnknownSecret | unknown->to_path, unknown->echo,
+  const ByteSpan echo = unknown->echo;
+  const bool is_to_first =
+      confirming &&
+      crypto::equal_in_constant_time(
+          echo.first(wire::kNonceBytes),
+          ByteSpan(*path->first_prefix)
+              .subspan(path->first_prefix->size() - wire::kTagBytes - wire::kNonceBytes, wire::kNonceBytes));
+  if ((!is_to_first && !crypto::equal_in_constant_time(echo, ByteSpan(peer.random).first(echo.size()))) ||
+      !is_tag_of(confirming ? path->reset_key : peer.credential->reset_key, kUnknownSecret | unknown->to_path, echo,
                  datagram.data() + datagram.size() - wire::kTagBytes)) {
     return reject(event::Rejection::bad_hello, datagram.size());
   }
-  if (is_to_first) path->refused = true;
-  want_credential(*path->peer, true, true);
+  if (is_newest) want_credential(peer, true, true);
+  // Said by the very process that would have made the path: nothing of it has run, and nothing can, as the credential
+  // is gone. Another one cannot know what became of it.
+  static_assert(sizeof unknown->echo == wire::kNonceBytes + kTellingBytes);
+  const ByteSpan teller = echo.subspan(wire::kNonceBytes);
+  if (is_to_first && std::ranges::equal(teller, ByteSpan(path->remote_incarnation).first(teller.size()))) {
+    end_path(*path, Code::peer_failed, "the peer forgot the credential", true, now, 0);
+  }
 }
 
 // ---- an unknown path ----
@@ -176,8 +192,9 @@ void Core::answer_unknown_path(const wire::PacketHeader& header, const Address& 
   std::byte datagram[wire::kUnknownPathBytes];
   const wire::UnknownPath unknown{.number_low = header.number_low, .path = header.path};
   const std::size_t bytes = wire::encode(unknown, datagram);
-  const auto tag = crypto::reset_tag(*reset_prf, path_reset_key(header.path, from), unknown.number_low,
-                                     ByteSpan(datagram).subspan(4, 4));
+  crypto::KeyBytes key = path_reset_key(header.path, from);
+  const auto tag = crypto::reset_tag(*reset_prf, key, unknown.number_low, ByteSpan(datagram).subspan(4, 4));
+  crypto::wipe(key);
   std::copy(tag.begin(), tag.end(), datagram + bytes);
   send_plain(from, datagram);
 }
@@ -190,22 +207,30 @@ bool Core::is_in_flight(const Path& path, std::uint32_t number_low) {
   return sent.contains(number) && sent[number].state != recovery::PacketState::acked;
 }
 
+Path* Core::find_open(const Address& remote, std::uint32_t number) {
+  Path* path = nullptr;
+  if (has_identity()) {
+    const auto found = open_paths.find({remote, number});
+    if (found != open_paths.end()) path = find_path(found->second);
+  } else if (const auto found = peers_by_address.find(remote); found != peers_by_address.end()) {
+    path = path_of(*peers.at(found->second));
+  }
+  return path != nullptr && path->state == Path::State::open && path->remote_id == number ? path : nullptr;
+}
+
 void Core::on_unknown_path(ByteSpan datagram, const Address& from, Instant now) {
   const auto unknown = wire::decode_unknown_path(datagram);
-  const auto found = unknown ? peers_by_address.find(from) : peers_by_address.end();
-  Peer* peer = found == peers_by_address.end() ? nullptr : peers.at(found->second);
-  Path* path = peer == nullptr ? nullptr : path_of(*peer);
-  if (path == nullptr || path->state != Path::State::open || path->remote_id != unknown->path || path->draining) {
-    return reject(event::Rejection::unknown_path, datagram.size());
-  }
+  Path* path = unknown ? find_open(from, unknown->path) : nullptr;
+  if (path == nullptr || path->draining) return reject(event::Rejection::unknown_path, datagram.size());
   if (!is_in_flight(*path, unknown->number_low) ||
       !is_tag_of(path->reset_key, unknown->number_low, datagram.subspan(4, 4), datagram.data() + 8)) {
     return reject(event::Rejection::forged, datagram.size());
   }
+  Peer& peer = *path->peer;
   if (has_identity()) {
-    want_credential(*peer, true, true);
-  } else if (peer->candidate == kNoPath && !peer->saying_hello()) {
-    start_hello(*peer, now);
+    want_credential(peer, true, true);
+  } else if (peer.candidate == kNoPath && !peer.saying_hello()) {
+    start_hello(peer, now);
   }
 }
 

@@ -14,21 +14,32 @@ namespace weir::engine {
 
 using wire::CredentialId;
 
-// What an initiator is given: a secret that it shares with one peer, and where that peer's worker is.
+// What an initiator is given: a secret that it shares with one peer, and where that peer's worker is. Wipes its keys.
 struct Credential {
   CredentialId id{};
   crypto::SharedSecret secret;
-  crypto::KeyBytes reset_key{};  // authenticates the peer's unknown_secret answers
+  crypto::KeyBytes reset_key{};   // authenticates the peer's unknown_secret answers
+  crypto::KeyBytes answer_key{};  // derived from the secret when it is installed
   Address data;
+  bool is_proven = false;              // the peer has shown that it receives at that IP; otherwise it merely says so
+  std::uint32_t mtu = 0;               // of the largest datagram that both sides try for; 0: not agreed
   Instant expires = Instant::never();  // what was made with it ends then, unless the peer has proven itself again
+
+  ~Credential() { crypto::wipe(reset_key); }
 };
 
-// What a responder needs of a credential that a hello names.
+// What a responder needs of a credential that a hello names. Wipes its keys.
 struct KnownCredential {
   crypto::SharedSecret secret;
   crypto::KeyBytes hello_key{};
   crypto::KeyBytes responder_key{};  // for this incarnation
+  std::uint32_t mtu = 0;             // as above
   Instant expires = Instant::never();
+
+  ~KnownCredential() {
+    crypto::wipe(hello_key);
+    crypto::wipe(responder_key);
+  }
 };
 
 // Where an engine looks such credentials up. Shared by the engines of a pool; called by their threads, so it must not
@@ -39,6 +50,11 @@ class CredentialBook {
   virtual bool find(const CredentialId& id, KnownCredential& out) const = 0;
   // A packet of the other side has authenticated under a key derived from it.
   virtual void on_shown(const CredentialId& id) = 0;
+  // Whether one more hello may go to an address that a peer says is its own, which counts it. `is_proven`: as in
+  // Credential. All engines share one count, or a peer could have an address greeted by each.
+  virtual bool may_greet(const Address& to, bool is_proven, Instant now) = 0;
+  // A sealed packet came back from there.
+  virtual void on_answer(const Address& from, Instant now) = 0;
 };
 
 // A peer for which the engine has no credential, or has reason to believe that the one it has is no longer known.

@@ -93,23 +93,22 @@ void Engine::on_datagram(MutableByteSpan datagram, const Address& from, std::uin
 // The latter ends nothing: a peer that came back elsewhere is looked for, otherwise the probes decide.
 void Engine::on_unreachable(const Address& who, ByteSpan quoted, Instant now) {
   Core& core = *core_;
-  const auto found = core.peers_by_address.find(who);
-  if (found == core.peers_by_address.end()) return;
-  Peer& peer = *core.peers.at(found->second);
-  Path* path = core.path_of(peer);
-  if (path == nullptr) return;
-  if (path->state == Path::State::open && core.has_identity() && quoted.size() >= wire::kHeaderBytes) {
-    const wire::PacketHeader header = wire::decode_header(quoted.data());
-    if (header.type == wire::PacketType::sealed && header.path == path->remote_id &&
-        core.is_in_flight(*path, header.number_low)) {
-      core.want_credential(peer, true);
+  if (quoted.size() < wire::kHeaderBytes) return;
+  const wire::PacketHeader header = wire::decode_header(quoted.data());
+  if (header.type == wire::PacketType::sealed) {
+    Path* path = core.has_identity() ? core.find_open(who, header.path) : nullptr;
+    if (path != nullptr && !path->draining && core.is_in_flight(*path, header.number_low)) {
+      core.want_credential(*path->peer, true);
     }
     return;
   }
   constexpr std::size_t kRandomAt = 10;  // type, version, path, worker, port
-  if (path->state != Path::State::hello || quoted.size() < kRandomAt + 8) return;
-  if (load<std::uint32_t>(quoted.data() + 2) != path->id ||
-      !std::equal(quoted.begin() + kRandomAt,
+  if (header.type != wire::PacketType::hello || quoted.size() < kRandomAt + 8) return;
+  Path* path = core.find_path(load<std::uint32_t>(quoted.data() + 2));
+  if (path == nullptr || path->state != Path::State::hello || path->remote != who || path->peer->path != path->id)
+    return;
+  Peer& peer = *path->peer;
+  if (!std::equal(quoted.begin() + kRandomAt,
                   quoted.begin() + static_cast<std::ptrdiff_t>(std::min(quoted.size(), kRandomAt + peer.random.size())),
                   peer.random.begin())) {
     return;

@@ -32,9 +32,10 @@ struct BoundPrefix {
 
 }  // namespace
 
-Path* Core::make_path(const Address& remote, bool initiator, Instant now) {
+Path* Core::make_path(const Address& remote, bool initiator, Instant now, std::uint32_t agreed_mtu) {
   const recovery::LossDetector::Options loss{.max_ack_delay = config.max_ack_delay};
-  const recovery::MtuSearch::Options mtu{.maximum = static_cast<std::uint32_t>(config.datagram_bytes),
+  const auto largest = static_cast<std::uint32_t>(config.datagram_bytes);
+  const recovery::MtuSearch::Options mtu{.maximum = agreed_mtu == 0 ? largest : std::min(largest, agreed_mtu),
                                          .v6 = !remote.is_v4()};
   const recovery::AckPolicy::Options ack{.max_ack_delay = config.max_ack_delay};
   Path* path = paths.acquire(random, loss, mtu, ack);
@@ -57,7 +58,7 @@ void Core::start_hello(Peer& peer, Instant now) {
   if (has_identity() && (peer.credential == nullptr || (peer.wants_credential && peer.path == kNoPath))) {
     return want_credential(peer, peer.credential != nullptr);
   }
-  Path* path = make_path(peer.address, true, now);
+  Path* path = make_path(peer.address, true, now, peer.credential != nullptr ? peer.credential->mtu : 0);
   if (path == nullptr && peer.path != kNoPath) return;  // only a second look at a silent peer: the probes go on
   if (path == nullptr) {
     give_up_hello(peer, Code::overloaded, "this side has as many paths as its limit allows", now);
@@ -69,7 +70,7 @@ void Core::start_hello(Peer& peer, Instant now) {
   entropy.fill(peer.random);
   peer.hello_started = now;
   peer.hellos_sent = 0;
-  peer.forged_replies = 0;
+  peer.has_forged_replies = false;
   peer.own_replies = 0;
   peer.timer.tag = static_cast<std::uint32_t>(TimerKind::peer);
   if (peer.candidate == kNoPath) {
@@ -89,7 +90,8 @@ void Core::send_hello(Peer& peer, Instant now) {
                           .credential = peer.credential != nullptr ? peer.credential->id : CredentialId{}};
   // What a peer says of its data address is its word only: an address that does not answer is left alone, and either
   // a new handshake tells a better one or the time for connecting runs out.
-  if (has_identity() && peer.hellos_sent >= kMaxHellosPerCredential) {
+  if (has_identity() && (peer.credential == nullptr || peer.hellos_sent >= kMaxHellosPerCredential ||
+                         !config.credentials->may_greet(peer.address, peer.credential->is_proven, now))) {
     want_credential(peer, true);
   } else {
     std::byte datagram[wire::kHelloBytes];
@@ -132,16 +134,19 @@ void Core::on_hello_reply(ByteSpan datagram, const Address& from, Instant now) {
     ++peer.own_replies;
     return reject(event::Rejection::bad_hello, datagram.size());
   }
-  // Only somebody who saw our hello gets this far, so the derivation cannot be provoked from afar, nor often from near.
-  if (peer.forged_replies >= kForgedRepliesPerHello * peer.hellos_sent) {
-    return reject(event::Rejection::limit, datagram.size());
+  // Only somebody who saw our hello gets this far. There is no limit to how often: it would shut out the true answer,
+  // and no key is derived and nothing allocated for it.
+  const crypto::Prf* answers_of_peer = answers_to_hellos.get();
+  if (peer.credential != nullptr) {
+    reset_prf->rekey(peer.credential->answer_key);
+    answers_of_peer = reset_prf.get();
   }
-  crypto::KeyBytes key_bytes = crypto::derive_responder_key(secret_of(peer), reply.responder.incarnation);
-  const auto key = aead->make_key(key_bytes);
-  crypto::wipe(key_bytes);
-  if (!key->verify_mac(crypto::make_nonce(reply.responder.worker, reply.sequence), decoded->authenticated,
-                       decoded->tag)) {
-    ++peer.forged_replies;
+  crypto::KeyBytes key = crypto::responder_key(*answers_of_peer, reply.responder.incarnation);
+  scratch_key->rekey(key);
+  crypto::wipe(key);
+  if (!scratch_key->verify_mac(crypto::make_nonce(reply.responder.worker, reply.sequence), decoded->authenticated,
+                               decoded->tag)) {
+    peer.has_forged_replies = true;
     return reject(event::Rejection::bad_hello, datagram.size());
   }
   if (peer.candidate == path->id) return replace_path(peer, *path, reply, now);
@@ -159,10 +164,7 @@ void Core::replace_path(Peer& peer, Path& with, const wire::HelloReply& reply, I
     peer.candidate = kNoPath;
     return;
   }
-  if (is_same && old->refused) {
-    // Nothing of it has run, and nothing can: the credential that it was to be made with is gone.
-    end_path(*old, Code::peer_failed, "the peer forgot the credential", true, now, 0);
-  } else if (is_same) {
+  if (is_same) {
     // A new credential takes over. What was sent is still answered on the old path; then that one is idle.
     old->draining = true;
     touch(*old);
@@ -201,7 +203,11 @@ void Core::confirm(Peer& peer, Path& path, const wire::HelloReply& reply, Instan
   path.keys.install(*aead, secret, sends, receives);
   if (has_identity()) config.credentials->on_shown(peer.credential->id);
   path.remote_incarnation = reply.responder.incarnation;
-  if (peer.credential != nullptr) path.expires = peer.credential->expires;
+  if (peer.credential != nullptr) {
+    path.expires = peer.credential->expires;
+    path.credential = peer.credential->id;
+    path.reset_key = peer.credential->reset_key;
+  }
   path.max_calls = std::min(std::max(reply.calls, 1u), config.limits.calls_per_peer);
   path.max_bytes = reply.inline_bytes;
   path.credit.open(reply.allowance, reply.nested_allowance);
@@ -274,7 +280,6 @@ void Core::on_hello(ByteSpan datagram, const Address& from, Instant now) {
   if (has_identity()) scratch_key->rekey(known.responder_key);
   (has_identity() ? *scratch_key : *responder_key)
       .mac(crypto::make_nonce(config.worker, sequence), {answer_bytes, bytes}, answer_bytes + bytes);
-  crypto::wipe(known.responder_key);
   send_plain(from, {answer_bytes, bytes + wire::kTagBytes});
 }
 
@@ -298,7 +303,12 @@ void Core::on_first(MutableByteSpan datagram, const Address& from, std::uint8_t 
   if (has_identity()) {
     if (!config.credentials->find(credential, known)) {
       if (++hellos_in_window <= kHellosPerMillisecond) {
-        answer_unknown_secret(first->prefix.initiator.path, first->prefix.nonce, credential, from);
+        // Who says so tells for whom it says so: what the incarnation before has made of such a packet is not known
+        // here.
+        std::array<std::byte, wire::kNonceBytes + kTellingBytes> echo;
+        std::ranges::copy(first->prefix.nonce, echo.begin());
+        std::copy_n(incarnation.begin(), kTellingBytes, echo.begin() + wire::kNonceBytes);
+        answer_unknown_secret(first->prefix.initiator.path, echo, credential, from);
       }
       return reject(event::Rejection::bad_hello, datagram.size());
     }
@@ -313,7 +323,7 @@ void Core::on_first(MutableByteSpan datagram, const Address& from, std::uint8_t 
                              first->tag)) {
     return reject(event::Rejection::bad_hello, datagram.size());
   }
-  Path* path = make_path(from, false, now);
+  Path* path = make_path(from, false, now, known.mtu);
   if (path == nullptr) return reject(event::Rejection::limit, datagram.size());
   const wire::Introduction& initiator = first->prefix.initiator;
   const crypto::Secret secret = crypto::derive_path_secret(has_identity() ? known.secret : config.secret,

@@ -191,5 +191,29 @@ TEST_F(HostileResponder, AFalseAcknowledgementOfEverythingHarmsItselfOnly) {
   expect_ignored(Frames().ack(0, puppet->victims_path()->next_number - 1));
 }
 
+// Somebody sees the hello, and answers it before and more often than the one it was sent to.
+TEST(ForgedReply, DoesNotShutOutTheTrueOne) {
+  Net net;
+  const int caller = net.add(false);
+  const int server = net.add(true);
+  net.serve_echo(server);
+  TestCall call;
+  net.call(caller, server, call, "echo", "hello");
+  net.turn(caller);
+  const auto hello = wire::decode_hello(net.inbox(server).front().bytes);
+  ASSERT_TRUE(hello.has_value());
+  wire::HelloReply reply{.to_path = hello->initiator.path, .sequence = 1};
+  std::copy_n(hello->initiator.random.begin(), reply.echo.size(), reply.echo.begin());
+  for (int i = 0; i < 1'000; ++i) {
+    reply.responder.incarnation[0] = static_cast<std::byte>(1 + i % 200);
+    testing::Datagram forged(wire::kHelloBytes);
+    forged.resize(wire::encode(reply, forged.data()) + wire::kTagBytes);
+    net.inject(caller, net.address(server), std::move(forged));
+  }
+  EXPECT_TRUE(net.run_until([&] { return call.completions != 0; }));
+  EXPECT_FALSE(call.failed) << call.reply;
+  EXPECT_EQ(net.engine(caller).events().counters.handshakes_started, 1u);
+}
+
 }  // namespace
 }  // namespace weir::engine

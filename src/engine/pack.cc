@@ -26,7 +26,7 @@ void prefetch_next_part(const OutgoingCall& call) {
 unsigned waiting_levels(const Path& path) {
   unsigned levels = path.replies.occupied_levels();
   if (path.partial != nullptr) levels |= 1u << path.partial->priority;
-  if (path.peer != nullptr) levels |= path.peer->queue.occupied_levels();
+  if (path.peer != nullptr) levels |= path.peer->queue.occupied_levels();  // nested calls, too
   return levels;
 }
 
@@ -235,17 +235,41 @@ void Core::probe_mtu(Path& path, std::vector<Train>& out, Instant now) {
   arena_used += *size;
 }
 
+// The paths of this round: those that were passed over last time, then by the most urgent message that each has. Every
+// one of them has a train in this round or is passed over, so none waits for ever.
+void Core::order_by_urgency() {
+  constexpr std::size_t kKeys = schedule::kPriorityLevels + 2;
+  std::array<std::size_t, kKeys + 1> begins{};
+  urgencies.clear();
+  for (const std::uint32_t id : touching) {
+    const Path* path = find_path(id);
+    std::uint8_t key = kKeys - 1;
+    if (path != nullptr) {
+      const unsigned levels = waiting_levels(*path) | 1u << schedule::kPriorityLevels;  // acknowledgements alone: last
+      key = path->passed_over ? std::uint8_t{0} : static_cast<std::uint8_t>(1 + std::countr_zero(levels));
+    }
+    urgencies.push_back(key);
+    ++begins[key + 1u];
+  }
+  for (std::size_t key = 1; key < begins.size(); ++key) begins[key] += begins[key - 1];
+  ordered.resize(touching.size());
+  for (std::size_t i = 0; i < touching.size(); ++i) ordered[begins[urgencies[i]]++] = touching[i];
+  touching.swap(ordered);
+}
+
 void Core::collect(std::vector<Train>& out, Instant now) {
   arena_used = 0;
   cut_short = false;
   send_plain_datagrams(out);
   // One train for each path that has something, so that it leaves at once; those with more come again next time.
   touching.swap(touched);
+  if (touching.size() > 1) order_by_urgency();
   for (const std::uint32_t id : touching) {
     Path* path = find_path(id);
     if (path == nullptr || !path->touched) continue;
     path->touched = false;
-    if (kArenaBytes - arena_used <= 2 * config.datagram_bytes) {
+    path->passed_over = kArenaBytes - arena_used <= 2 * config.datagram_bytes;
+    if (path->passed_over) {
       touch(*path);
       continue;
     }

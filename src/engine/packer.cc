@@ -59,8 +59,9 @@ void Packer::write_ack() {
 
 void Packer::write_control() {
   if (path_.announce_path && has_room(wire::kPathFrameBytes)) {
-    at_ =
-        wire::encode(wire::PathFrame{.path = path_.id, .reset_key = core_.path_reset_key(path_.id, path_.remote)}, at_);
+    wire::PathFrame frame{.path = path_.id, .reset_key = core_.path_reset_key(path_.id, path_.remote)};
+    at_ = wire::encode(frame, at_);
+    crypto::wipe(frame.reset_key);
     remember(SentKind::path, 0, 0);
     path_.announce_path = false;  // a lost one comes back through `again`
   }
@@ -262,13 +263,28 @@ bool Packer::may_open(const OutgoingCall& call) {
     path_.blocked_since = now_;
     path_.say_blocked_at = now_ + Core::kShortestBlockedRepeat;
   }
-  if (credit.told_blocked_at != credit.limit && has_room(wire::kSmallFrameBytes)) {
-    credit.told_blocked_at = credit.limit;
-    at_ = wire::encode_level(wire::FrameType::blocked, call.depth, credit.used + cost, at_);
-    remember(SentKind::blocked, call.depth, 0);
-    core_.events.emit(event::CreditBlocked{{}, path_.id, credit.limit});
-  }
   return false;
+}
+
+// The most urgent call of its depth may not go. If credit is what is missing, the peer is told what this one needs: it
+// is to go first when there is some.
+void Packer::complain(const OutgoingCall& call) {
+  token::CreditSender& credit = path_.credit[call.depth];
+  const std::uint32_t cost = token::request_cost(call.bytes);
+  if (credit.may_send(cost) || !credit.should_complain(call.priority) || !has_room(wire::kSmallFrameBytes)) return;
+  credit.on_complained(call.priority);
+  at_ = wire::encode(wire::BlockedFrame{.level = call.depth, .priority = call.priority, .needed = credit.used + cost},
+                     at_);
+  remember(SentKind::blocked, call.depth, 0);
+  core_.events.emit(event::CreditBlocked{{}, path_.id, credit.limit});
+}
+
+void Packer::end_unsent(OutgoingCall& call) {
+  if (!call.connect_only) {
+    return core_.fail_call(call, Code::too_large, "the request is larger than the peer takes", now_);
+  }
+  core_.let_go(call);
+  core_.completions.push_back({.call = &call});
 }
 
 // Writes as much of a call as fits. False: the packet is full.
@@ -283,9 +299,7 @@ bool Packer::write_request(OutgoingCall& call) {
   }
   if (is_new) {
     path_.credit[call.depth].used += token::request_cost(call.bytes);
-    auto& queue = path_.peer->queue_of(call);
-    queue.remove(call);
-    queue.charge(Peer::level_of(call), call.bytes + wire::kRequestBytes);
+    path_.peer->queue.send(call, call.bytes + wire::kRequestBytes);
     core_.take_slot(path_, call);
     core_.events.moved(path_.id, wire::TransferId{call.slot, call.generation}.packed(), event::TransferStage::sent,
                        false);
@@ -297,27 +311,17 @@ bool Packer::write_request(OutgoingCall& call) {
   return true;
 }
 
-template <class Queue>
-void Packer::write_requests_of(Queue& queue, unsigned level) {
-  while (!queue.empty() && messages_left_ != 0) {
-    OutgoingCall* call = level < schedule::kPriorityLevels ? queue.front_of(level) : queue.front();
+void Packer::write_requests_of(CallQueues::Queue& queue) {
+  while (messages_left_ != 0) {
+    OutgoingCall* call = queue.front();
     if (call == nullptr) return;
-    if (call->connect_only) [[unlikely]] {
-      core_.let_go(*call);
-      core_.completions.push_back({.call = call});
-      continue;
-    }
-    if (call->bytes > path_.max_bytes) [[unlikely]] {
-      core_.fail_call(*call, Code::too_large, "the request is larger than the peer takes", now_);
-      continue;
-    }
+    if (ends_unsent(*call)) continue;
     if (!may_open(*call)) {
-      // Its turn by weight, but it may not go. A more urgent one, smaller perhaps, is not held up by it.
-      OutgoingCall* urgent = nullptr;
-      for (unsigned other = 0; level == schedule::kPriorityLevels && other < call->hook.level; ++other) {
-        if ((urgent = queue.front_of(other)) != nullptr) break;
-      }
-      if (urgent == nullptr || urgent->connect_only || urgent->bytes > path_.max_bytes || !may_open(*urgent)) return;
+      // Its turn by weight, but it may not go. The most urgent one, smaller perhaps, is not held up by it.
+      OutgoingCall* const urgent = queue.front_of(static_cast<unsigned>(std::countr_zero(queue.occupied_levels())));
+      if (urgent == call) return complain(*call);
+      if (ends_unsent(*urgent)) continue;
+      if (!may_open(*urgent)) return complain(*urgent);
       call = urgent;
     }
     do {
@@ -333,9 +337,7 @@ void Packer::write_requests() {
     if (!write_request(*path_.partial)) return;
   }
   if (peer.path != path_.id) return;
-  for (unsigned level = kMaxDepth; level-- > 0 && !peer.nested.empty() && !full_;)
-    write_requests_of(peer.nested, level);
-  if (!full_) write_requests_of(peer.queue, schedule::kPriorityLevels);
+  for (std::size_t depth = peer.queue.in_use(); depth-- > 0 && !full_;) write_requests_of(peer.queue[depth]);
 }
 
 }  // namespace weir::engine

@@ -55,9 +55,17 @@ class Packer {
   bool request_again(const SentFrame& frame);
   bool reply_again(const SentFrame& frame);
   bool write_request(OutgoingCall& call);
-  template <class Queue>
-  void write_requests_of(Queue& queue, unsigned level);
+  void write_requests_of(CallQueues::Queue& queue);
   bool may_open(const OutgoingCall& call);
+  void complain(const OutgoingCall& call);
+  // Some calls end without being sent.
+  bool ends_unsent(OutgoingCall& call) {
+    if (!call.connect_only && call.bytes <= path_.max_bytes) [[likely]]
+      return false;
+    end_unsent(call);
+    return true;
+  }
+  void end_unsent(OutgoingCall& call);
 
   Core& core_;
   Path& path_;

@@ -10,6 +10,7 @@
 #include "base/address.h"
 #include "base/time.h"
 #include "crypto/derive.h"
+#include "engine/call_queues.h"
 #include "engine/call_slots.h"
 #include "engine/credential.h"
 #include "engine/frame_ring.h"
@@ -47,33 +48,6 @@ struct IncomingSlot {
   IncomingTransfer* transfer = nullptr;
 };
 
-// A queue that takes no memory while its owner is idle: most peers are, most of the time.
-template <class T, schedule::QueueHook<T> T::*Hook>
-class SparseQueue {
- public:
-  using Queue = schedule::WeightedQueue<T, Hook>;
-
-  bool empty() const { return queue_ == nullptr || queue_->empty(); }
-  T* front() const { return queue_ == nullptr ? nullptr : queue_->front(); }
-  T* front_of(unsigned level) const { return queue_ == nullptr ? nullptr : queue_->front_of(level); }
-  unsigned occupied_levels() const { return queue_ == nullptr ? 0 : queue_->occupied_levels(); }
-  void push_back(T& item, unsigned level) { queue().push_back(item, level); }
-  void push_front(T& item, unsigned level) { queue().push_front(item, level); }
-  void remove(T& item) { queue().remove(item); }
-  void charge(unsigned level, std::uint64_t bytes) { queue().charge(level, bytes); }
-  void release_memory() {
-    if (empty()) queue_.reset();
-  }
-
- private:
-  Queue& queue() {
-    if (queue_ == nullptr) [[unlikely]]
-      queue_ = std::make_unique<Queue>();
-    return *queue_;
-  }
-  std::unique_ptr<Queue> queue_;
-};
-
 // One pair of (worker, port) and (worker, port), with everything that is counted per path. Lives in a slab of its
 // engine; both sides number it on their own.
 struct Path {
@@ -86,6 +60,7 @@ struct Path {
   Path(Random& random, const recovery::LossDetector::Options& loss_options, recovery::MtuSearch::Options mtu_options,
        recovery::AckPolicy::Options ack_options)
       : ack_policy(ack_options), loss(loss_options, random), mtu(mtu_options) {}
+  ~Path() { crypto::wipe(reset_key); }
 
   std::uint32_t id = kNoPath;         // ours: what the other side puts into headers
   std::uint32_t remote_id = kNoPath;  // theirs
@@ -93,9 +68,9 @@ struct Path {
   State state = State::hello;
   bool initiator = false;
   bool touched = false;         // in Core::touched
+  bool passed_over = false;     // found the transmit memory used up: goes first the next time
   bool waits_for_room = false;  // in Core::waiting_for_room
   bool ever_received = false;   // anything that authenticated
-  bool refused = false;         // confirming: the responder has no credential to make it with, and has not made it
   bool draining = false;        // its peer has a newer path: only what was sent here is still answered here
   bool key_confirmed = false;   // the other side has acknowledged a packet under the current sending key
   bool received_any_ecn = false;
@@ -103,7 +78,9 @@ struct Path {
   Address remote;
   crypto::Incarnation remote_incarnation{};
   Instant expires = Instant::never();  // identity mode: see Credential
-  crypto::KeyBytes reset_key{};        // initiator: authenticates the peer's unknown_path answers
+  crypto::KeyBytes reset_key{};        // initiator: authenticates the peer's unknown_path answers, if open; before that
+                                       // its unknown_secret answers
+  CredentialId credential{};           // initiator: that it was made with
 
   // ---- sealing and opening ----
   PathKeys keys;
@@ -169,14 +146,11 @@ struct Peer {
   Address address;   // where its packets go; in identity mode, once there is a credential
   std::string name;  // the address that the application named, printed
   std::uint32_t index = 0;
-  std::uint32_t path = kNoPath;                           // that carries its calls, in whatever state
-  std::uint32_t candidate = kNoPath;                      // a second hello, sent because the first path fell silent
-  SparseQueue<OutgoingCall, &OutgoingCall::hook> queue;   // by priority
-  SparseQueue<OutgoingCall, &OutgoingCall::hook> nested;  // by depth: no level waits behind another
+  std::uint32_t path = kNoPath;       // that carries its calls, in whatever state
+  std::uint32_t candidate = kNoPath;  // a second hello, sent because the first path fell silent
+  CallQueues queue;
 
-  auto& queue_of(const OutgoingCall& call) { return call.depth == 0 ? queue : nested; }
-  static unsigned level_of(const OutgoingCall& call) { return call.depth == 0 ? call.priority : call.depth - 1u; }
-  bool has_queued() const { return !queue.empty() || !nested.empty(); }
+  bool has_queued() const { return !queue.empty(); }
 
   // ---- identity mode ----
   std::unique_ptr<Credential> credential;
@@ -188,9 +162,9 @@ struct Peer {
   std::array<std::byte, 32> random{};
   Instant hello_started{};
   std::uint32_t hellos_sent = 0;
-  std::uint32_t forged_replies = 0;
-  std::uint32_t own_replies = 0;  // our own hello came back to us
-  std::uint8_t failures = 0;      // to reach it, in a row
+  bool has_forged_replies = false;  // or its secret is another one
+  std::uint32_t own_replies = 0;    // our own hello came back to us
+  std::uint8_t failures = 0;        // to reach it, in a row
   schedule::Timer timer;
 
   bool saying_hello() const { return timer.armed(); }

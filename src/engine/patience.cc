@@ -18,17 +18,17 @@ bool may_pass(Code code) {
 
 void Core::fail_queued(Peer& peer, Code code, const char* sentence, Instant now) {
   std::vector<OutgoingCall*> patient;
-  for (auto* queue : {&peer.queue, &peer.nested}) {
-    while (OutgoingCall* call = queue->front()) {
+  for (std::size_t depth = 0; depth < peer.queue.in_use(); ++depth) {
+    while (OutgoingCall* call = peer.queue[depth].front()) {
       if (call->is_patient && may_pass(code) && !closed) {
-        queue->remove(*call);
+        peer.queue.remove(*call);
         patient.push_back(call);
       } else {
         fail_call(*call, code, sentence, now);
       }
     }
   }
-  for (OutgoingCall* call : patient) peer.queue_of(*call).push_back(*call, Peer::level_of(*call));
+  for (OutgoingCall* call : patient) peer.queue.push_back(*call);
 }
 
 // The peer could not be reached. Those who wait for it have it tried again, less and less often.
@@ -58,7 +58,7 @@ void Core::retry_delayed(Instant now) {
     Peer& peer = *peers.at(call->peer);
     call->state = OutgoingCall::State::queued;
     call->hook = {};
-    peer.queue_of(*call).push_back(*call, Peer::level_of(*call));
+    peer.queue.push_back(*call);
     wake(peer, now);
   }
 }

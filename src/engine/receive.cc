@@ -63,7 +63,8 @@ bool Core::open_sealed(Path& path, const wire::PacketHeader& header, MutableByte
   path.replay.mark(number, now);
   path.keys.on_opened(which);
   path.last_received = now;
-  path.ever_received = true;
+  if (!path.ever_received) [[unlikely]]
+    on_first_sealed(path, now);
   path.loss.on_activity();
   if (ecn != 0) {
     path.received_any_ecn = true;
@@ -149,12 +150,14 @@ Core::Verdict Core::on_frames(Path& path, ByteSpan frames, bool& ack_eliciting, 
         path.credit[level].raise(value);
         ack_eliciting = true;
         break;
-      case wire::FrameType::blocked:
-        at = wire::decode_level(at, end, level, value);
-        if (at == nullptr || level >= token::kLevels) return Verdict::violation;
-        on_blocked(path, level, value, now);
+      case wire::FrameType::blocked: {
+        wire::BlockedFrame frame;
+        at = wire::decode(at, end, frame);
+        if (at == nullptr || frame.level >= token::kLevels) return Verdict::violation;
+        on_blocked(path, frame, now);
         ack_eliciting = true;
         break;
+      }
       case wire::FrameType::probe:
         at = wire::decode_u64(at, end, value);
         if (at == nullptr) return Verdict::violation;
@@ -223,18 +226,21 @@ void Core::on_path_frame(Path& path, const wire::PathFrame& frame) {
   path.reset_key = frame.reset_key;
   path.state = Path::State::open;
   path.first_prefix.reset();
+  // Whoever had this number at this address before is gone.
+  if (has_identity()) open_paths.insert_or_assign({path.remote, path.remote_id}, path.id);
   path.peer->failures = 0;
   ++events.counters.handshakes_completed;
   events.emit(event::PeerHealthChanged{{}, path.id, path.peer->name, event::PeerHealth::healthy});
 }
 
-void Core::on_blocked(Path& path, std::uint8_t level, std::uint64_t needed, Instant now) {
-  ledger.on_blocked(path.accounts[level], needed);
+void Core::on_blocked(Path& path, const wire::BlockedFrame& frame, Instant now) {
+  token::CreditAccount& account = path.accounts[frame.level];
+  ledger.on_blocked(account, frame.needed, frame.priority);
   // Idle paths keep what they were promised. Closing one gives it back; its peer connects again when it has to.
   if (ledger.starved()) evict_idle_path(now, &path);
   announce_raised();
-  path.accounts[level].announce_again();  // its view may be older than what we last told
-  path.credit_levels_owed |= static_cast<std::uint8_t>(1u << level);
+  account.announce_again();  // its view may be older than what we last told
+  path.credit_levels_owed |= static_cast<std::uint8_t>(1u << frame.level);
 }
 
 // What the loss detector finds out about our packets, turned into work for the path.

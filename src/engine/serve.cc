@@ -61,7 +61,8 @@ Core::Verdict Core::on_request(Path& path, const wire::RequestFrame& frame, deta
     case token::CreditAccount::Receipt::taken:
       break;
     case token::CreditAccount::Receipt::no_room:
-      on_blocked(path, level, path.accounts[level].received() + cost, now);
+      on_blocked(path, {.level = level, .priority = frame.priority, .needed = path.accounts[level].received() + cost},
+                 now);
       touch(path);  // the answer tells the sender that we are there
       if (path.accounts[level].on_received(cost) != token::CreditAccount::Receipt::taken) return Verdict::not_now;
       break;

@@ -1,10 +1,9 @@
 // WaitingRequests: the requests of one path that are complete and wait for room for their answers (docs/protocol.md,
-// rule C-10), by level and priority. AnswerLine: the paths that have such requests at one level, in the order of their
-// turns.
+// rule C-10), by level and priority. AnswerLine: all of these of one level, weighted by priority; among requests of one
+// priority the paths take turns.
 #pragma once
 
 #include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -29,80 +28,102 @@ inline std::uint32_t answer_bytes_of(std::size_t message_bytes) {
 // later, and owns none.
 class WaitingRequests {
  public:
-  explicit WaitingRequests(Path& path) : path_(path) {}
+  // Those of one level and priority, oldest first.
+  struct List {
+    WaitingRequests* owner = nullptr;
+    transfer::IncomingTransfer* first = nullptr;
+    transfer::IncomingTransfer* last = nullptr;
+    schedule::QueueHook<List> hook;  // in the line of its level, as long as there are some
+  };
+
+  explicit WaitingRequests(Path& path) : path_(path) {
+    for (auto& level : lists_) {
+      for (List& list : level) list.owner = this;
+    }
+  }
   WaitingRequests(const WaitingRequests&) = delete;
   WaitingRequests& operator=(const WaitingRequests&) = delete;
 
   Path& path() { return path_; }
-  bool empty(std::uint8_t level) const { return levels_[level].priorities == 0; }
+  bool empty(std::uint8_t level) const { return count_[level] == 0; }
+  List& list(std::uint8_t level, unsigned priority) { return lists_[level][priority]; }
 
   void push_back(transfer::IncomingTransfer& transfer, std::uint8_t level) {
-    Level& at = levels_[level];
-    const unsigned priority = transfer.priority;
+    List& list = lists_[level][transfer.priority];
     transfer.hook.next = nullptr;
-    transfer.hook.previous = at.last[priority];
-    (at.last[priority] != nullptr ? at.last[priority]->hook.next : at.first[priority]) = &transfer;
-    at.last[priority] = &transfer;
-    at.priorities |= 1u << priority;
-  }
-  // The most urgent one, of these the oldest. Not empty.
-  transfer::IncomingTransfer& front(std::uint8_t level) {
-    Level& at = levels_[level];
-    return *at.first[std::countr_zero(at.priorities)];
+    transfer.hook.previous = list.last;
+    (list.last != nullptr ? list.last->hook.next : list.first) = &transfer;
+    list.last = &transfer;
+    ++count_[level];
   }
   void remove(transfer::IncomingTransfer& transfer, std::uint8_t level) {
-    Level& at = levels_[level];
-    const unsigned priority = transfer.priority;
+    List& list = lists_[level][transfer.priority];
     auto& hook = transfer.hook;
-    (hook.previous != nullptr ? hook.previous->hook.next : at.first[priority]) = hook.next;
-    (hook.next != nullptr ? hook.next->hook.previous : at.last[priority]) = hook.previous;
-    if (at.first[priority] == nullptr) at.priorities &= ~(1u << priority);
+    (hook.previous != nullptr ? hook.previous->hook.next : list.first) = hook.next;
+    (hook.next != nullptr ? hook.next->hook.previous : list.last) = hook.previous;
+    --count_[level];
   }
 
  private:
-  friend class AnswerLine;
-  struct Level {
-    std::array<transfer::IncomingTransfer*, schedule::kPriorityLevels> first{};
-    std::array<transfer::IncomingTransfer*, schedule::kPriorityLevels> last{};
-    std::uint32_t priorities = 0;          // bit per priority that has some
-    WaitingRequests* next_path = nullptr;  // in the level's line
-    WaitingRequests* previous_path = nullptr;
-  };
   Path& path_;
-  std::array<Level, token::kLevels> levels_{};
+  std::array<std::uint32_t, token::kLevels> count_{};
+  std::array<std::array<List, schedule::kPriorityLevels>, token::kLevels> lists_;
 };
 
-// One per level and engine. A path is in it as long as requests of its level wait.
+// One per level and engine. In each priority those at the front have not been looked at since room was last given back.
 class AnswerLine {
  public:
-  static constexpr std::uint32_t kStep = 64;  // paths looked at in one go; the rest comes with the next turn
+  using List = WaitingRequests::List;
+  static constexpr std::uint32_t kStep = 64;  // lists looked at in one go; the rest comes with the next turn
 
-  explicit AnswerLine(std::uint8_t level) : level_(level) {}
-
-  WaitingRequests* first() { return first_; }
-  std::uint32_t size() const { return size_; }
-  void push_back(WaitingRequests& requests) {
-    auto& at = requests.levels_[level_];
-    at.next_path = nullptr;
-    at.previous_path = last_;
-    (last_ != nullptr ? last_->levels_[level_].next_path : first_) = &requests;
-    last_ = &requests;
-    ++size_;
+  std::size_t size() const { return queue_.size(); }
+  bool has_unseen() const { return unseen_levels_ != 0; }
+  void push_back(List& list, unsigned priority) {
+    queue_.push_back(list, priority);
+    ++sizes_[priority];
   }
-  void remove(WaitingRequests& requests) {
-    auto& at = requests.levels_[level_];
-    (at.previous_path != nullptr ? at.previous_path->levels_[level_].next_path : first_) = at.next_path;
-    (at.next_path != nullptr ? at.next_path->levels_[level_].previous_path : last_) = at.previous_path;
-    --size_;
+  void remove(List& list) {
+    const unsigned priority = list.hook.level;
+    queue_.remove(list);
+    --sizes_[priority];
+    see(priority, unseen_[priority] < sizes_[priority] ? unseen_[priority] : sizes_[priority]);
   }
-
-  std::uint32_t unseen = 0;  // paths not looked at since room was last given back
+  // Room was given back: all may try again.
+  void forget_seen() {
+    for (unsigned priority = 0; priority < schedule::kPriorityLevels; ++priority) see(priority, sizes_[priority]);
+  }
+  // There is no room for anybody.
+  void see_all() {
+    unseen_.fill(0);
+    unseen_levels_ = 0;
+  }
+  // Whose turn it is, of those not seen, which there must be. It goes to the end of its priority.
+  List& take_turn() {
+    const unsigned priority = queue_.furthest_behind(unseen_levels_);
+    List& list = *queue_.front_of(priority);
+    if (list.hook.next != nullptr) {  // a priority that becomes empty would lose what it is behind
+      queue_.remove(list);
+      queue_.push_back(list, priority);
+    }
+    see(priority, unseen_[priority] - 1);
+    return list;
+  }
+  // One of this priority was served; it may have another, and stands behind those who found no room.
+  void charge(unsigned priority, std::uint64_t bytes) {
+    queue_.charge(priority, bytes);
+    see(priority, sizes_[priority]);
+  }
 
  private:
-  WaitingRequests* first_ = nullptr;
-  WaitingRequests* last_ = nullptr;
-  std::uint32_t size_ = 0;
-  std::uint8_t level_;
+  void see(unsigned priority, std::uint32_t left) {
+    unseen_[priority] = left;
+    unseen_levels_ = left != 0 ? unseen_levels_ | 1u << priority : unseen_levels_ & ~(1u << priority);
+  }
+
+  schedule::WeightedQueue<List, &List::hook> queue_;
+  std::array<std::uint32_t, schedule::kPriorityLevels> sizes_{};
+  std::array<std::uint32_t, schedule::kPriorityLevels> unseen_{};
+  std::uint32_t unseen_levels_ = 0;  // bit per priority that has some
 };
 
 }  // namespace weir::engine

@@ -4,6 +4,7 @@
 
 #include "base/random.h"
 #include "crypto/reset.h"
+#include "crypto/responder_key.h"
 
 namespace weir::handshake {
 
@@ -32,13 +33,15 @@ Broker::Broker(Options options)
       endpoint_({.credentials = options_.credentials,
                  .accepts = options_.accepts,
                  .answer = [this](const Outcome& visitor) { return answer(visitor); },
-                 .offer = [this](const CredentialId& id) { return describe_self(id); },
+                 .offer = [this](const CredentialId& id) { return describe_self(id, hosts_told_++); },
                  .wall_clock = options_.wall_clock,
                  .max_outgoing = options_.plan.max_running,
                  .max_incoming = options_.max_incoming,
                  .timeout = options_.timeout,
                  .entropy = options_.entropy,
-                 .key_log = options_.key_log}) {}
+                 .key_log = options_.key_log}) {
+  crypto::wipe(options_.signer);
+}
 
 Broker::~Broker() = default;
 
@@ -89,7 +92,7 @@ void Broker::suspect(const Address& address, const std::string& expected_name, c
     return;
   }
   map_.retire(suspected, now + options_.map.grace);
-  wanted->is_wanted = true;
+  if (!std::exchange(wanted->is_wanted, true)) wanted->wanted_since = now;
   if (plan_.suspect(address, now)) return start(now);
   if (is_alive) return hurry(address, *wanted, now);
   // Under way, or too soon after the last one.
@@ -97,15 +100,25 @@ void Broker::suspect(const Address& address, const std::string& expected_name, c
 }
 
 void Broker::ask(const Address& address, Contact& contact, Instant now) {
-  contact.is_wanted = true;
+  if (!std::exchange(contact.is_wanted, true)) contact.wanted_since = now;
   if (plan_.want(address, now) == peer::HandshakePlan::Answer::overloaded) {
     return fail(address, Error(Code::overloaded, "too many handshakes are waiting"), now);
   }
   start(now);
 }
 
+// Whether the peer's handshake that made this came before one of ours, and did not cross it: however late it is shown,
+// it does not replace what came after it. The peer sees the same two in the same order.
+bool Broker::is_outdated(const CredentialId& id, const Contact& contact) const {
+  return contact.answered == id && contact.made_at - contact.answered_at > options_.map.simultaneous;
+}
+
 void Broker::on_shown(const CredentialId& id, Instant now) {
   now_ = now;
+  if (peer::Credential shown; map_.find(id, shown)) {
+    const auto known = contacts_.find(shown.handshake_address);
+    if (known != contacts_.end() && is_outdated(id, known->second)) return;
+  }
   if (map_.confirm(id, now) != peer::SecretMap::Confirmation::current) return;
   peer::Credential credential;
   // One whom nobody here calls sees to its credential itself.
@@ -129,18 +142,29 @@ void Broker::set_credentials(std::shared_ptr<const Credentials> credentials) {
 // ---- handshakes ----
 
 void Broker::start(Instant now) {
-  while (const std::optional<Address> address = plan_.next(now)) begin(*address, contacts_[*address], now);
+  const std::size_t places = std::max<std::size_t>(options_.plan.max_running / kShareOfSilent, 1);
+  while (const std::optional<Address> address = plan_.next(now)) {
+    Contact& peer = contacts_[*address];
+    if (peer.silences > 0 && silent_running_ >= places) {
+      try_later(*address, peer, now);
+    } else {
+      begin(*address, peer, now);
+    }
+  }
 }
 
 void Broker::begin(const Address& address, Contact& peer, Instant now) {
   peer.tag = next_tag_++;
   peer.sent = {};
   by_tag_.emplace(peer.tag, address);
+  peer.is_silent = peer.silences > 0;
+  if (peer.is_silent) ++silent_running_;
   if (Result<void> begun = endpoint_.connect(peer.tag, address, peer.expected_name, now); !begun) {
-    by_tag_.erase(std::exchange(peer.tag, 0));
+    end(address, peer);
     plan_.on_failure(address, now);
-    fail(address, begun.error(), now);
+    return fail(address, begun.error(), now);
   }
+  await_answer(address, peer, now);
 }
 
 // The peer is there now. A handshake that spoke to nobody begins anew, and one that waits because earlier ones failed
@@ -149,9 +173,11 @@ void Broker::hurry(const Address& address, Contact& peer, Instant now) {
   if (peer.tag != 0) {
     if (endpoint_.has_heard(peer.tag)) return;
     endpoint_.abandon(peer.tag, now);
-    by_tag_.erase(std::exchange(peer.tag, 0));
+    end(address, peer);
+    peer.silences = 0;
     begin(address, peer, now);
   } else if (plan_.hurry(address, now)) {
+    peer.silences = 0;
     start(now);
   } else {
     later_.insert({now + options_.plan.suspicion_interval, address});
@@ -181,9 +207,8 @@ void Broker::on_outcome(const Outcome& outcome, Instant now) {
   const auto tagged = by_tag_.find(outcome.tag);
   if (tagged == by_tag_.end()) return;
   const Address address = tagged->second;
-  by_tag_.erase(tagged);
   Contact& peer = contacts_[address];
-  peer.tag = 0;
+  end(address, peer);
   std::optional<Error> failure = outcome.failure;
   if (!failure && options_.denies && options_.denies(outcome.names)) {
     failure = Error(Code::unauthenticated, "\"" + outcome.names.first() + "\" is on the list of revoked names");
@@ -193,22 +218,20 @@ void Broker::on_outcome(const Outcome& outcome, Instant now) {
     if (made) {
       made->handshake_address = address;
       made->may_call = options_.accepts && (!options_.allows || options_.allows(outcome.names));
-      if (map_.install(*made, now) == peer::SecretMap::Installation::full) {
-        failure = Error(Code::overloaded, "there are as many credentials in use as Limits::credentials allows");
-      } else {
-        // It answered, so it has the secret. If a handshake from the other side won, that one's credential is used.
-        static_cast<void>(map_.confirm(made->id, now));
-        peer::Credential current;
-        if (!map_.find_by_address(address, current) || !proves(current, peer)) current = *made;
-        plan_.on_success(address, now);
-        peer.is_proven = true;
-        peer.is_wanted = false;
-        news_.push_back({.address = address, .expected_name = peer.expected_name, .credential = current});
-        return;
-      }
-    } else {
-      failure = made.error();
+      map_.install(*made, now);
+      // It answered, so it has the secret. If a handshake from the other side won, that one's credential is used.
+      static_cast<void>(map_.confirm(made->id, now));
+      peer::Credential current;
+      if (!map_.find_by_address(address, current) || !proves(current, peer)) current = *made;
+      plan_.on_success(address, now);
+      peer.silences = 0;
+      peer.made_at = now;
+      peer.is_proven = true;
+      peer.is_wanted = false;
+      news_.push_back({.address = address, .expected_name = peer.expected_name, .credential = current});
+      return;
     }
+    failure = made.error();
   }
   plan_.on_failure(address, now);
   peer::Credential theirs;
@@ -233,14 +256,18 @@ Result<std::vector<std::byte>> Broker::answer(const Outcome& visitor) {
     made->handshake_address = visitor.remote;
   }
   made->may_call = true;
-  if (map_.install(*made, now_) == peer::SecretMap::Installation::full) {
-    return std::unexpected(Error(Code::overloaded, "too many credentials are in use"));
+  map_.install(*made, now_);
+  if (const auto known = contacts_.find(made->handshake_address); known != contacts_.end()) {
+    known->second.answered = made->id;
+    known->second.answered_at = now_;
   }
-  return describe_self(visitor.credential);
+  return describe_self(visitor.credential, visitors_told_++);
 }
 
-std::vector<std::byte> Broker::describe_self(const CredentialId& id) const {
+std::vector<std::byte> Broker::describe_self(const CredentialId& id, std::uint64_t turn) const {
   Offer self = options_.self;
+  begin_with(self, turn);
+  const WipeAtEnd wiped(self.reset_key);
   self.reset_key = crypto::credential_reset_key(signer_, id);
   return encode(self).value();  // checked when the broker was made
 }
@@ -248,6 +275,7 @@ std::vector<std::byte> Broker::describe_self(const CredentialId& id) const {
 Result<peer::Credential> Broker::make_credential(const Outcome& outcome) const {
   Result<Offer> theirs = decode_offer(outcome.offer);
   if (!theirs) return std::unexpected(theirs.error());
+  const WipeAtEnd wiped(theirs->reset_key);
   if (theirs->incarnation == options_.self.incarnation) {
     return std::unexpected(Error(Code::invalid_argument, "the peer's address leads back to this very pool"));
   }
@@ -258,9 +286,7 @@ Result<peer::Credential> Broker::make_credential(const Outcome& outcome) const {
   peer::Credential credential{.id = outcome.credential, .secret = outcome.secret, .initiator = !outcome.inbound};
   const auto shared = crypto::SharedSecret::from_secret(outcome.secret);
   credential.hello_key = crypto::derive_hello_key(shared);
-  credential.responder_key = crypto::derive_responder_key(shared, options_.self.incarnation);
-  // Of many workers each pool keeps some, and not all pools the same.
-  std::ranges::rotate(*addresses, addresses->begin() + static_cast<std::ptrdiff_t>(options_.seed % addresses->size()));
+  credential.responder_key = crypto::derive_responder_key(*aead_, shared, options_.self.incarnation);
   describe(credential, *theirs, *agreement, *addresses);
   credential.set_name(outcome.names.first());
   const std::int64_t valid_seconds =
@@ -289,7 +315,7 @@ void Broker::on_unreachable(const Address& who, ByteSpan quoted, Instant now) {
     return;
   }
   endpoint_.abandon(found->second.tag, now);
-  by_tag_.erase(std::exchange(found->second.tag, 0));
+  end(who, found->second);
   plan_.on_failure(who, now);
   fail(who, Error(Code::peer_failed, "nobody listens at the peer's address"), now);
   start(now);
@@ -299,6 +325,8 @@ void Broker::on_timeout(Instant now) {
   now_ = now;
   endpoint_.on_timeout(now);
   map_.expire(now);
+  take_outcomes(now);
+  make_way(now);
   while (!later_.empty() && later_.begin()->first <= now) {
     const Address address = later_.extract(later_.begin()).value().second;
     Contact& peer = contacts_[address];
@@ -310,6 +338,7 @@ void Broker::on_timeout(Instant now) {
 Instant Broker::next_deadline() const {
   Instant next = earliest(endpoint_.next_deadline(), plan_.next_deadline());
   if (!later_.empty()) next = earliest(next, later_.begin()->first);
+  if (!unanswered_.empty()) next = earliest(next, unanswered_.begin()->first);
   return earliest(next, map_.next_deadline());
 }
 

@@ -25,6 +25,10 @@
 
 namespace weir::handshake {
 
+// Addresses that do not answer must not keep those waiting that would. A handshake that has heard nothing for kPatience
+// gives its place to one that waits for a place, and is tried again later, with twice the patience each time, for as
+// long as a handshake may take. Such further tries have a quarter of the places at most.
+//
 // One per pool; one thread at a time, but for map(). No I/O, no clock, no threads: after each call that takes `now`,
 // take all datagrams and news, then come back at next_deadline() at the latest.
 class Broker {
@@ -88,10 +92,13 @@ class Broker {
 
   peer::SecretMap& map() { return map_; }  // its readers' part: any thread
   EndpointStats stats() const { return endpoint_.stats(); }
+  const peer::HandshakePlan::Stats& plan_stats() const { return plan_.stats(); }
 
  private:
   static constexpr std::size_t kQuotedBytes = 24;  // what an ICMP message surely quotes; a QUIC header's ids are in it
   static constexpr std::size_t kMaxRefusals = 256;
+  static constexpr Duration kPatience = std::chrono::milliseconds(150);  // two first datagrams and a round trip
+  static constexpr std::size_t kShareOfSilent = 4;                       // they have one place in so many
 
   // Somebody we call, by address.
   struct Contact {
@@ -99,18 +106,31 @@ class Broker {
     std::uint64_t tag = 0;                       // of the handshake under way
     bool is_proven = false;                      // it has proven its name before
     bool is_wanted = false;                      // somebody waits for news
+    Instant wanted_since{};                      // if so
+    std::uint32_t silences = 0;                  // how often it gave up its place since it was last heard
+    Instant made_at{};                           // when our last handshake with it succeeded
+    CredentialId answered{};                     // of its last handshake with us,
+    Instant answered_at{};                       // and when
+    bool is_silent = false;                      // the handshake under way counts in silent_running_
+    Instant patience_ends = Instant::never();    // its place in unanswered_
     std::array<std::byte, kQuotedBytes> sent{};  // the beginning of what was sent last
   };
 
-  std::vector<std::byte> describe_self(const CredentialId& id) const;
+  // `turn`: of those who are told, so that each begins with another worker.
+  std::vector<std::byte> describe_self(const CredentialId& id, std::uint64_t turn) const;
   Result<std::vector<std::byte>> answer(const Outcome& visitor);
   static bool proves(const peer::Credential& credential, const Contact& contact);
+  bool is_outdated(const CredentialId& id, const Contact& contact) const;
   // Null, and news of a failure, if it has another name.
   Contact* contact(const Address& address, const std::string& expected_name);
   void ask(const Address& address, Contact& contact, Instant now);
   void start(Instant now);
   void begin(const Address& address, Contact& contact, Instant now);
   void hurry(const Address& address, Contact& contact, Instant now);
+  void end(const Address& address, Contact& contact);
+  void await_answer(const Address& address, Contact& contact, Instant now);
+  void make_way(Instant now);
+  void try_later(const Address& address, Contact& contact, Instant now);
   void take_outcomes(Instant now);
   void on_outcome(const Outcome& outcome, Instant now);
   Result<peer::Credential> make_credential(const Outcome& outcome) const;
@@ -125,8 +145,12 @@ class Broker {
   Endpoint endpoint_;
   std::unordered_map<Address, Contact, AddressHash> contacts_;
   std::unordered_map<std::uint64_t, Address> by_tag_;
-  std::set<std::pair<Instant, Address>> later_;  // suspected again too soon
+  std::set<std::pair<Instant, Address>> later_;       // suspected again too soon
+  std::set<std::pair<Instant, Address>> unanswered_;  // handshakes under way that have heard nothing, as far as we know
+  std::size_t silent_running_ = 0;
   std::uint64_t next_tag_ = 1;
+  std::uint64_t hosts_told_ = 0,
+                visitors_told_ = 0;  // apart, or one kind could leave the other only every second worker
   std::deque<News> news_;
   std::deque<Refusal> refusals_;
 };

@@ -15,7 +15,7 @@ const std::uint8_t* bytes(ByteSpan span) { return reinterpret_cast<const std::ui
 std::uint8_t* bytes(MutableByteSpan span) { return reinterpret_cast<std::uint8_t*>(span.data()); }
 ngtcp2_tstamp stamp(Instant now) { return static_cast<ngtcp2_tstamp>(std::max<std::int64_t>(now.ns, 0)); }
 
-void append_sized(std::vector<std::byte>& out, ByteSpan content) {
+void append_sized(SecretBytes& out, ByteSpan content) {
   const std::size_t at = out.size();
   out.resize(at + sizeof(std::uint16_t));
   store(out.data() + at, static_cast<std::uint16_t>(content.size()));
@@ -197,7 +197,8 @@ void Connection::begin_exchange() {
   outcome_.names = session_->names();
   established_ = true;
   if (role_ == Role::responder) return;
-  const std::vector<std::byte> offer = context_->offer(outcome_.credential);
+  std::vector<std::byte> offer = context_->offer(outcome_.credential);
+  const WipeAtEnd wiped(offer);
   if (offer.size() > kMaxOfferBytes) {
     return fail(Error(Code::too_large, "our negotiation message has more than 4096 bytes"), Ending::application);
   }
@@ -207,7 +208,7 @@ void Connection::begin_exchange() {
   }
 }
 
-Result<std::vector<std::byte>> Connection::parse(std::size_t header_bytes) const {
+Result<SecretBytes> Connection::parse(std::size_t header_bytes) const {
   if (inbound_too_large_)
     return std::unexpected(Error(Code::too_large, "a negotiation message has at most 4096 bytes"));
   const std::size_t length_at = header_bytes - sizeof(std::uint16_t);
@@ -215,14 +216,16 @@ Result<std::vector<std::byte>> Connection::parse(std::size_t header_bytes) const
       load<std::uint16_t>(inbound_.data() + length_at) != inbound_.size() - header_bytes) {
     return std::unexpected(Error(Code::invalid_argument, "a negotiation message has another length than it says"));
   }
-  return std::vector<std::byte>(inbound_.begin() + static_cast<std::ptrdiff_t>(header_bytes), inbound_.end());
+  return SecretBytes(inbound_.begin() + static_cast<std::ptrdiff_t>(header_bytes), inbound_.end());
 }
 
 void Connection::give_answer() {
   answered_ = true;
-  Result<std::vector<std::byte>> answer = parse(kOfferHeaderBytes);
-  if (answer) {
-    outcome_.offer = std::move(*answer);
+  Result<std::vector<std::byte>> answer;
+  if (Result<SecretBytes> offer = parse(kOfferHeaderBytes); !offer) {
+    answer = std::unexpected(offer.error());
+  } else {
+    outcome_.offer = std::move(*offer);
     outcome_.remote = remote();
     answer = context_->answer(outcome_);
     if (answer && answer->size() > kMaxOfferBytes) {
@@ -232,6 +235,7 @@ void Connection::give_answer() {
   if (answer) {
     outbound_.push_back(std::byte{0});
     append_sized(outbound_, *answer);
+    crypto::wipe(*answer);
   } else {
     refused_ = answer.error();
     outbound_.push_back(static_cast<std::byte>(answer.error().code()));

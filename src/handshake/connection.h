@@ -109,7 +109,7 @@ class Connection {
   void begin_exchange();
   void give_answer();
   void read_answer();
-  Result<std::vector<std::byte>> parse(std::size_t header_bytes) const;
+  Result<SecretBytes> parse(std::size_t header_bytes) const;
   void fail(Error error, Ending ending, int library_error = 0);
   void fail_in_library(int library_error);
   void finish(std::optional<Error> failure);
@@ -125,11 +125,11 @@ class Connection {
   ngtcp2_conn* quic_ = nullptr;
   std::vector<std::uint64_t> ids_;
 
-  std::vector<std::byte> outbound_;  // offer or answer, with its header; stays until the end, for retransmission
+  SecretBytes outbound_;  // offer or answer, with its header; stays until the end, for retransmission
   std::size_t written_ = 0;
   bool end_written_ = false;
   std::int64_t stream_ = -1;
-  std::vector<std::byte> inbound_;
+  SecretBytes inbound_;
   bool inbound_ended_ = false;
   bool inbound_too_large_ = false;
 

@@ -3,6 +3,7 @@
 #include <gnutls/x509.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <utility>
 
@@ -92,6 +93,22 @@ bool belong_together(const Certificate& certificate, const Key& key) {
 
 bool is_valid_at(const Certificate& certificate, std::int64_t wall_seconds) {
   return certificate.not_before_seconds() <= wall_seconds && wall_seconds <= certificate.not_after_seconds();
+}
+
+bool have_one_key(const Certificate& one, const Certificate& other) {
+  std::array<unsigned char, 32> ids[2];
+  std::size_t sizes[2] = {ids[0].size(), ids[1].size()};
+  return gnutls_x509_crt_get_key_id(one.gnutls(), GNUTLS_KEYID_USE_SHA256, ids[0].data(), &sizes[0]) == 0 &&
+         gnutls_x509_crt_get_key_id(other.gnutls(), GNUTLS_KEYID_USE_SHA256, ids[1].data(), &sizes[1]) == 0 &&
+         std::ranges::equal(std::span(ids[0]).first(sizes[0]), std::span(ids[1]).first(sizes[1]));
+}
+
+// Whether it is one of the roots; or an older or newer edition of a valid one, which vouches for the same by itself.
+bool is_root(const Certificate& shown, std::span<const Certificate> roots, std::int64_t wall_seconds) {
+  return std::ranges::any_of(roots, [&](const Certificate& root) {
+    return gnutls_x509_crt_equals(shown.gnutls(), root.gnutls()) != 0 ||
+           (is_valid_at(root, wall_seconds) && shown.subject() == root.subject() && have_one_key(shown, root));
+  });
 }
 
 std::optional<Error> time_trouble(const Certificate& certificate, std::string_view whose, std::int64_t wall_seconds) {
@@ -236,8 +253,9 @@ Result<Names> Credentials::verify(std::span<const gnutls_datum_t> chain, std::in
   }
 
   for (std::size_t i = 0; i < shown.size(); ++i) {
-    // A root that the peer sent along counts only if it is one of ours, and those are judged below.
-    if (i > 0 && shown[i].is_self_issued()) continue;
+    // A root of ours that the peer sent along is judged below. Any other certificate may be a link of the chain, also
+    // one that bears its issuer's name: an authority that changes its key vouches for the new one like that.
+    if (i > 0 && is_root(shown[i], roots_, wall_seconds)) continue;
     if (auto error = time_trouble(shown[i], i == 0 ? "the certificate" : "an intermediate certificate", wall_seconds)) {
       return std::unexpected(*std::move(error));
     }

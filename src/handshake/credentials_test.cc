@@ -202,6 +202,60 @@ TEST_F(CredentialsTest, RefusesAnExpiredIntermediateAuthority) {
   EXPECT_THAT(sentence(shown, kTestWallSeconds + 2 * kDaySeconds), HasSubstr("an intermediate certificate expired at"));
 }
 
+// How an authority hands over to its next key: the old key vouches for the new one under the same name.
+TEST_F(CredentialsTest, RefusesAnExpiredIntermediateAuthorityThatBearsTheNameOfItsIssuer) {
+  NodeRequest request = node_request({"test authority"});
+  request.authority = true;
+  const Issued handover = value_of(authority_.issue(request));
+  const Authority next = value_of(Authority::from_pem(handover.chain_pem, handover.key_pem));
+  ASSERT_EQ(next.certificate().subject(), next.certificate().issuer());
+  NodeRequest longer = node_request({"db7.example"});
+  longer.validity.until_seconds += 5 * kDaySeconds;
+  longer.cut_validity = false;
+  Shown shown(value_of(next.issue(longer)).chain_pem);
+  shown.add(authority_.certificate().to_der());
+  ASSERT_EQ(shown.datums().size(), 3u);
+  EXPECT_EQ(sentence(shown), "accepted");
+  EXPECT_THAT(sentence(shown, kTestWallSeconds + 2 * kDaySeconds), HasSubstr("an intermediate certificate expired at"));
+}
+
+// Whether it is a link of the chain is the library's secret, so all of them count.
+TEST_F(CredentialsTest, JudgesTheTimeOfEveryCertificateThatIsNoRootOfOurs) {
+  const Validity past{kTestWallSeconds - 10 * kDaySeconds, kTestWallSeconds - kDaySeconds};
+  for (const char* name : {"another authority", "test authority"}) {
+    Shown shown = issue(node_request({"db7.example"}));
+    shown.add(make_authority(name, KeyType::ed25519, past).certificate().to_der());
+    EXPECT_THAT(sentence(shown), HasSubstr("an intermediate certificate expired at")) << name;
+  }
+  Shown shown = issue(node_request({"db7.example"}));
+  shown.add(make_authority("another authority").certificate().to_der());
+  EXPECT_EQ(sentence(shown), "accepted");
+}
+
+// A root that was issued anew with its old key: peers still send the old edition along.
+TEST_F(CredentialsTest, AnOldEditionOfAValidRootDoesNoHarm) {
+  gnutls_x509_privkey_t key = nullptr;
+  gnutls_x509_privkey_init(&key);
+  const std::string key_pem = authority_.key_pem();
+  const gnutls_datum_t pem{reinterpret_cast<unsigned char*>(const_cast<char*>(key_pem.data())),
+                           static_cast<unsigned>(key_pem.size())};
+  ASSERT_EQ(gnutls_x509_privkey_import2(key, &pem, GNUTLS_X509_FMT_PEM, nullptr, GNUTLS_PKCS_PLAIN), 0);
+  gnutls_x509_crt_t made = nullptr;
+  gnutls_x509_crt_init(&made);
+  gnutls_x509_crt_set_version(made, 3);
+  gnutls_x509_crt_set_serial(made, "\x01\x02\x03", 3);
+  gnutls_x509_crt_set_dn_by_oid(made, GNUTLS_OID_X520_COMMON_NAME, 0, "test authority", 14);
+  gnutls_x509_crt_set_activation_time(made, kTestWallSeconds - 20 * kDaySeconds);
+  gnutls_x509_crt_set_expiration_time(made, kTestWallSeconds - kDaySeconds);
+  gnutls_x509_crt_set_key(made, key);
+  gnutls_x509_crt_set_basic_constraints(made, 1, -1);
+  ASSERT_EQ(gnutls_x509_crt_sign2(made, made, key, GNUTLS_DIG_SHA512, 0), 0);
+  gnutls_x509_privkey_deinit(key);
+  Shown shown = issue(node_request({"db7.example"}));
+  shown.add(Certificate(made).to_der());
+  EXPECT_EQ(sentence(shown), "accepted");
+}
+
 // Signed with the key of a node, which our authority refuses to do.
 std::string signed_by_a_node(const Issued& node) {
   const auto chain = value_of(Certificate::list_from_pem(node.chain_pem, 1, "a node"));

@@ -41,7 +41,11 @@ Result<bool> make(const Descriptor& directory, const std::string& path, unsigned
       Authority::create({.name = "Weir development authority " + std::to_string(generation),
                          .validity = {wall_seconds - kDevelopmentSkewSeconds, wall_seconds + kDevelopmentSeconds}});
   if (!authority) return std::unexpected(authority.error());
-  const WipedText content(authority->certificate_pem() + authority->key_pem());
+  const WipedText key(authority->key_pem());
+  std::string both = authority->certificate_pem();
+  both.reserve(both.size() + key.view().size());  // so that no piece of the key is left behind
+  both += key.view();
+  const WipedText content(std::move(both));
   return create_file_once(directory.number(), file_name(generation), development_file(path, generation),
                           content.view());
 }
@@ -57,7 +61,7 @@ std::string development_directory(const std::string& given) {
   std::error_code error;
   std::filesystem::path base = std::filesystem::temp_directory_path(error);
   if (error) base = "/tmp";
-  return (base / ("weir-" + std::to_string(::geteuid()) + "-" + std::to_string(::getpgrp()))).string();
+  return (base / ("weir-" + std::to_string(::geteuid()))).string();
 }
 
 Result<Development> open_development(const std::string& directory, std::int64_t wall_seconds) {

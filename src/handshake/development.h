@@ -21,7 +21,8 @@ struct Development {
   std::int64_t renew_at_seconds = 0;               // when there should be another
 };
 
-// "<temporary directory>/weir-<user>-<process group>" if none is given.
+// "<temporary directory>/weir-<user>" if none is given: one for all programs of a user, who can read each other's files
+// anyway, so that there is never more than one to be left behind.
 std::string development_directory(const std::string& given);
 
 // Uses the directory's latest authority, or makes one if there is none or it expires soon. Authorities are files

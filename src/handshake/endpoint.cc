@@ -26,7 +26,8 @@ Endpoint::Endpoint(Options options)
                .offer = std::move(options_.offer),
                .timeout = options_.timeout,
                .initial_rtt = options_.initial_rtt},
-      admission_(*options_.entropy, ids_) {
+      admission_(*options_.entropy, ids_),
+      shares_(options_.max_incoming, options_.max_per_source) {
   WEIR_CHECK(options_.credentials != nullptr, "an endpoint needs credentials");
   WEIR_CHECK(context_.wall_clock, "an endpoint needs a wall clock");
   WEIR_CHECK(!options_.accepts || context_.answer, "an endpoint that accepts needs an answer");
@@ -107,16 +108,23 @@ void Endpoint::accept(ByteSpan datagram, const ngtcp2_version_cid& ids, const Ad
   ngtcp2_cid before_retry{};
   const Admission::Proof proof = admission_.proof(header, from, before_retry, now);
   if (proof == Admission::Proof::invalid) return reply(from, admission_.invalid_token(header));
-  if (proof == Admission::Proof::none && half_open_.size() >= options_.retry_from) {
+  const bool proven = proof == Admission::Proof::valid;
+  if (!proven && (half_open_.size() >= options_.retry_from || !shares_.admit_unproven(from, now))) {
     ++stats_.retries_sent;
     return reply(from, admission_.retry(header, from, now));
+  }
+  if (proven) {
+    if (const Serial oldest = shares_.oldest_if_full(from); oldest != 0) evict(oldest, now);
+    if (!shares_.admit(from, now)) {
+      ++stats_.dropped_source;
+      return;
+    }
   }
   if (!make_room(now)) {
     ++stats_.dropped_full;
     return;
   }
   const Serial serial = next_serial_++;
-  const bool proven = proof == Admission::Proof::valid;
   auto connection =
       Connection::respond(context_, serial, from, options_.credentials,
                           {.header = header, .before_retry = proven ? std::optional(before_retry) : std::nullopt}, now);
@@ -130,6 +138,7 @@ void Endpoint::accept(ByteSpan datagram, const ngtcp2_version_cid& ids, const Ad
   live.initial = ConnectionIds::initial(from, ids.dcid, ids.dcidlen);
   ids_.add(*live.initial, serial);
   half_open_.insert(serial);
+  if (proven) hold(serial, live, now);
   live.connection->receive(datagram, false, now);
   if (!live.connection->heard()) {  // it looked like a first packet and was none
     ++stats_.dropped_garbage;
@@ -144,14 +153,23 @@ bool Endpoint::make_room(Instant now) {
   const std::size_t inbound = live_.size() - by_tag_.size();
   if (outcomes_.size() >= options_.max_incoming + options_.max_outgoing) return false;  // nobody takes them
   if (inbound < options_.max_incoming) return true;
-  if (half_open_.empty()) return false;
-  const Serial oldest = *half_open_.begin();
-  Live& live = live_.at(oldest);
+  return !half_open_.empty() && evict(*half_open_.begin(), now);
+}
+
+// False: it is too young for that.
+bool Endpoint::evict(Serial serial, Instant now) {
+  Live& live = live_.at(serial);
   if (now - live.born < kEvictAfter) return false;
   ++stats_.evicted;
   live.connection->abandon_silently();
-  settle(oldest, live, now);
+  settle(serial, live, now);
   return true;
+}
+
+void Endpoint::hold(Serial serial, Live& live, Instant now) {
+  if (live.held || !live.connection->inbound()) return;
+  live.held = true;
+  shares_.hold(live.connection->remote(), serial, now);
 }
 
 void Endpoint::deliver(Serial serial, ByteSpan datagram, const Address& from, bool proven, Instant now) {
@@ -161,6 +179,7 @@ void Endpoint::deliver(Serial serial, ByteSpan datagram, const Address& from, bo
       ++stats_.dropped_garbage;
       return;
     }
+    if (proven) hold(serial, live, now);
     live.connection->receive(datagram, proven, now);
     if (settle(serial, live, now)) mark_ready(serial, live);
     return;
@@ -243,7 +262,7 @@ bool Endpoint::settle(Serial serial, Live& live, Instant now) {
     ++(outcome->failure ? stats_.failed : stats_.completed);
     outcomes_.push_back(std::move(*outcome));
   }
-  if (connection.established()) half_open_.erase(serial);
+  if (connection.established() && half_open_.erase(serial) != 0) shares_.establish(connection.remote(), serial);
   if (connection.over()) {
     remove(serial, now);
     return false;
@@ -277,6 +296,7 @@ void Endpoint::remove(Serial serial, Instant now) {
   if (!connection.inbound()) by_tag_.erase(connection.tag());
   half_open_.erase(serial);
   deadlines_.erase({live.deadline, serial});
+  if (live.held) shares_.release(closed.remote, serial);
   live_.erase(found);
   if (closed.last.empty()) return forget(closed);
   reply(closed.remote, closed.last);
@@ -304,6 +324,7 @@ EndpointStats Endpoint::stats() const {
   stats.half_open = half_open_.size();
   stats.connections = live_.size();
   stats.closed = closed_.size();
+  stats.sources = shares_.known();
   return stats;
 }
 

@@ -23,6 +23,7 @@
 #include "handshake/connection_ids.h"
 #include "handshake/credentials.h"
 #include "handshake/outcome.h"
+#include "handshake/source_shares.h"
 
 namespace weir::handshake {
 
@@ -43,11 +44,13 @@ struct EndpointStats {
   std::uint64_t retries_sent = 0;
   std::uint64_t versions_sent = 0;
   std::uint64_t dropped_full = 0;     // first datagrams, because there were max_incoming already
-  std::uint64_t evicted = 0;          // half-open ones that made room
+  std::uint64_t dropped_source = 0;   // the same, because their source had its share
+  std::uint64_t evicted = 0;          // half-open ones that made room, for anybody or for others of their source
   std::uint64_t dropped_garbage = 0;  // datagrams that belong to nothing
   std::size_t half_open = 0;          // inbound ones whose peer has not proven itself, now
   std::size_t connections = 0;        // all, now
   std::size_t closed = 0;             // closed ones that we still answer for, now
+  std::size_t sources = 0;            // that are remembered, now
 };
 
 // One per pool; one thread at a time. No I/O, no clock, no threads: after each call that takes `now`, take all
@@ -62,7 +65,8 @@ class Endpoint {
     WallClock wall_clock;  // for the validity of certificates
     std::size_t max_outgoing = 64;
     std::size_t max_incoming = 1024;
-    std::size_t retry_from = 64;  // so many half-open inbound ones: further ones must prove their address first
+    std::size_t max_per_source = 0;  // of these, from one source (see SourceShares); 0: a quarter
+    std::size_t retry_from = 64;     // so many half-open inbound ones: further ones must prove their address first
     Duration timeout = std::chrono::seconds(5);
     Duration initial_rtt =
         std::chrono::milliseconds(25);   // until measured; a third of the first retransmission's delay
@@ -102,6 +106,7 @@ class Endpoint {
     Instant born;
     Instant deadline = Instant::never();
     bool ready = false;  // is in ready_
+    bool held = false;   // counts against its source's share
   };
   struct Reply {
     Address to;
@@ -120,6 +125,8 @@ class Endpoint {
 
   void accept(ByteSpan datagram, const ngtcp2_version_cid& ids, const Address& from, Instant now);
   bool make_room(Instant now);
+  void hold(Serial serial, Live& live, Instant now);
+  bool evict(Serial serial, Instant now);
   void deliver(Serial serial, ByteSpan datagram, const Address& from, bool proven, Instant now);
   void reply(const Address& to, std::vector<std::byte> bytes);
   bool take_reply(Address& to, ByteSpan& bytes);
@@ -136,6 +143,7 @@ class Endpoint {
   TlsPolicy policy_;
   Connection::Context context_;
   Admission admission_;
+  SourceShares shares_;
   Serial next_serial_ = 1;
   std::unordered_map<Serial, Live> live_;
   std::unordered_map<std::uint64_t, Serial> by_tag_;

@@ -63,6 +63,7 @@ TEST(EndpointUnderFlood, ClientsThatProveTheirAddressAndStopMakeRoomForHonestOne
     ours.max_outgoing = 2 * kHalf;
     theirs.retry_from = 0;
     theirs.max_incoming = kHalf / 2;
+    theirs.max_per_source = kHalf;  // they stand for many hosts
   });
   // Each says its first two datagrams (the second with the proof) and then nothing.
   EndpointNode& half = *pair.client;
@@ -89,6 +90,81 @@ TEST(EndpointUnderFlood, ClientsThatProveTheirAddressAndStopMakeRoomForHonestOne
   ASSERT_EQ(ours.size(), 1u);
   EXPECT_FALSE(ours[0].failure) << ours[0].failure->to_string();
   EXPECT_EQ(pair.server->endpoint.stats().evicted, 1u);
+}
+
+// One host, as many ports as it likes: it proves its address each time, says nothing more, and comes again.
+TEST(EndpointUnderFlood, AHostThatProvesItsAddressHasItsShareOfThePortAndNoMore) {
+  constexpr std::uint32_t kPorts = 1200;
+  constexpr std::size_t kMax = 256;
+  Pair pair(1, {}, [](auto& ours, auto& theirs) {
+    ours.max_outgoing = kPorts;
+    theirs.max_incoming = kMax;
+    theirs.retry_from = 0;
+  });
+  // Its datagrams leave from one address and many ports: every handshake has its own.
+  TestEntropy entropy(5);
+  std::vector<std::unique_ptr<EndpointNode>> ports;
+  std::map<Address, std::size_t> said;
+  pair.network.watch = [&](const Address& from, const Address&, ByteSpan) {
+    return from == kServerAddress || from.ip == kClientAddress.ip || ++said[from] <= 2;
+  };
+  const std::uint32_t host = 0x0a000063;
+  std::size_t most = 0;
+  for (std::uint32_t i = 0; i < kPorts; ++i) {
+    const Address port = Address::v4(host, static_cast<std::uint16_t>(10'000 + i));
+    ports.push_back(std::make_unique<EndpointNode>(client_options(entropy)));
+    pair.network.add(port, *ports.back());
+    ASSERT_TRUE(ports.back()->endpoint.connect(1, kServerAddress, "", pair.network.now()));
+    if (i % 100 == 99) pair.network.run(1ms);
+    most = std::max(most, pair.server->endpoint.stats().connections);
+  }
+  EXPECT_EQ(most, kMax / 4);
+  EXPECT_EQ(pair.server->endpoint.stats().dropped_full, 0u);
+  EXPECT_EQ(pair.server->endpoint.stats().dropped_source, kPorts - kMax / 4);
+
+  // Somebody else is served meanwhile, at once and without making anybody go.
+  ASSERT_TRUE(pair.connect());
+  pair.network.run(50ms);
+  const auto ours = pair.client->outcomes();
+  ASSERT_EQ(ours.size(), 1u);
+  EXPECT_FALSE(ours[0].failure) << ours[0].failure->to_string();
+  EXPECT_EQ(pair.server->endpoint.stats().evicted, 0u);
+
+  // And a neighbour on the same host, once the oldest of those is old.
+  const Address neighbour_address = Address::v4(host, 9'999);
+  EndpointNode neighbour(client_options(entropy));
+  pair.network.add(neighbour_address, neighbour);
+  pair.network.watch = [&](const Address& from, const Address&, ByteSpan) {
+    return from == kServerAddress || from == neighbour_address || ++said[from] <= 2;
+  };
+  pair.network.run(600ms);
+  ASSERT_TRUE(neighbour.endpoint.connect(1, kServerAddress, "", pair.network.now()));
+  pair.network.run(500ms);
+  const auto theirs = neighbour.outcomes();
+  ASSERT_EQ(theirs.size(), 1u);
+  EXPECT_FALSE(theirs[0].failure) << theirs[0].failure->to_string();
+  EXPECT_EQ(pair.server->endpoint.stats().evicted, 1u);
+}
+
+TEST(EndpointUnderFlood, ForgedAddressesUseUpNobodysShare) {
+  Pair source(7);
+  Pair pair(1);
+  // In the name of the client's host, from all its ports.
+  for (std::uint32_t i = 0; i < 2000; ++i) {
+    auto first = first_datagram(source, 1 + i);
+    source.client->endpoint.abandon(1 + i, source.network.now());
+    Address forged = kClientAddress;
+    forged.port = static_cast<std::uint16_t>(20'000 + i);
+    pair.server->endpoint.on_datagram(first, forged, pair.network.now());
+    if (i % 16 == 0) pair.network.flush();
+  }
+  EXPECT_EQ(pair.server->endpoint.stats().sources, 0u);
+  ASSERT_TRUE(pair.connect());
+  pair.network.run(50ms);
+  const auto ours = pair.client->outcomes();
+  ASSERT_EQ(ours.size(), 1u);
+  EXPECT_FALSE(ours[0].failure) << ours[0].failure->to_string();
+  EXPECT_EQ(pair.server->endpoint.stats().dropped_source, 0u);
 }
 
 TEST(EndpointUnderFlood, GarbageCostsNoState) {

@@ -83,7 +83,9 @@ TEST(Endpoint, EveryHandshakeGivesAnotherSecretAndId) {
 TEST(Endpoint, NeverSendsMoreThanAnyPathCarries) {
   Pair pair(1, {}, [](auto& ours, auto& theirs) {
     ours.offer = [](const CredentialId&) { return std::vector<std::byte>(kMaxOfferBytes, std::byte{7}); };
-    theirs.answer = [](const Outcome& visitor) -> Result<std::vector<std::byte>> { return visitor.offer; };
+    theirs.answer = [](const Outcome& visitor) -> Result<std::vector<std::byte>> {
+      return std::vector<std::byte>(visitor.offer.begin(), visitor.offer.end());
+    };
   });
   std::size_t largest = 0;
   pair.network.watch = [&](const Address&, const Address&, ByteSpan bytes) {
@@ -92,7 +94,7 @@ TEST(Endpoint, NeverSendsMoreThanAnyPathCarries) {
   };
   const Ends ends = run(pair);
   ASSERT_FALSE(ends.ours.failure) << failure_of(ends.ours);
-  EXPECT_EQ(ends.ours.offer, std::vector<std::byte>(kMaxOfferBytes, std::byte{7}));
+  EXPECT_EQ(ends.ours.offer, SecretBytes(kMaxOfferBytes, std::byte{7}));
   EXPECT_EQ(largest, kDatagramBytes);
 }
 

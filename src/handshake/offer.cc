@@ -16,18 +16,18 @@ enum class Field : std::uint16_t {
   workers,
   transports,
   mtu,
-  limits,
-  reset_key,
-  methods,
+  reset_key = 8,
 };
-constexpr std::uint16_t kLastField = 9;
+constexpr Field kFields[] = {Field::versions,   Field::incarnation, Field::name,     Field::workers,
+                             Field::transports, Field::mtu,         Field::reset_key};
+constexpr std::uint16_t kLastField = 8;
 constexpr std::size_t kHeaderBytes = 4;
 constexpr std::size_t kWorkerBytes = 7;  // without an IP
 constexpr std::size_t kIpBytes = 16;
 
 constexpr std::string_view name_of(Field field) {
-  constexpr std::string_view kNames[] = {"",           "versions", "incarnation", "name",      "workers",
-                                         "transports", "mtu",      "limits",      "reset key", "methods"};
+  constexpr std::string_view kNames[] = {"",    "versions", "incarnation", "name", "workers", "transports",
+                                         "mtu", "",         "reset key"};
   return kNames[static_cast<std::size_t>(field)];
 }
 
@@ -57,7 +57,6 @@ std::string fault_of(const Offer& offer) {
   if (offer.mtu < Offer::kMinMtu || offer.mtu > Offer::kMaxMtu) {
     return "has an mtu of " + std::to_string(offer.mtu) + " (1200-65535 are possible)";
   }
-  if (offer.calls == 0) return "takes no calls at all";
   return {};
 }
 
@@ -118,7 +117,7 @@ std::string decode_workers(ByteSpan value, std::vector<OfferedWorker>& out) {
 
 // Sizes were checked against this before. 0: any.
 constexpr std::size_t size_of(Field field) {
-  constexpr std::size_t kSizes[] = {0, 2, 16, 0, 0, 4, 4, 8, 16, 8};
+  constexpr std::size_t kSizes[] = {0, 2, 16, 0, 0, 4, 4, 0, 16};
   return kSizes[static_cast<std::size_t>(field)];
 }
 
@@ -144,15 +143,8 @@ std::string decode_field(Field field, ByteSpan value, Offer& offer) {
     case Field::mtu:
       offer.mtu = load<std::uint32_t>(value.data());
       break;
-    case Field::limits:
-      offer.calls = load<std::uint32_t>(value.data());
-      offer.inline_bytes = load<std::uint32_t>(value.data() + 4);
-      break;
     case Field::reset_key:
       std::ranges::copy(value, offer.reset_key.begin());
-      break;
-    case Field::methods:
-      offer.method_table = load<std::uint64_t>(value.data());
       break;
   }
   return {};
@@ -199,6 +191,11 @@ bool is_link_local(const Address& address) { return address.ip[0] == 0xfe && (ad
 
 }  // namespace
 
+void begin_with(Offer& offer, std::uint64_t turn) {
+  if (offer.workers.empty()) return;
+  std::ranges::rotate(offer.workers, offer.workers.begin() + static_cast<std::ptrdiff_t>(turn % offer.workers.size()));
+}
+
 Result<std::vector<std::byte>> encode(const Offer& offer) {
   if (const std::string fault = fault_of(offer); !fault.empty()) {
     return std::unexpected(Error{Code::invalid_argument, "our offer " + fault});
@@ -216,10 +213,9 @@ Result<std::vector<std::byte>> encode(const Offer& offer) {
   writer.end();
   writer.begin(Field::transports).number(offer.transports).end();
   writer.begin(Field::mtu).number(offer.mtu).end();
-  writer.begin(Field::limits).number(offer.calls).number(offer.inline_bytes).end();
   writer.begin(Field::reset_key).raw(offer.reset_key).end();
-  if (offer.method_table != 0) writer.begin(Field::methods).number(offer.method_table).end();
-  static_assert(10 * kHeaderBytes + 2 + 16 + Offer::kMaxName + Offer::kMaxWorkers * (kWorkerBytes + kIpBytes) + 40 <
+  static_assert(std::size(kFields) * kHeaderBytes + 2 + 16 + Offer::kMaxName +
+                    Offer::kMaxWorkers * (kWorkerBytes + kIpBytes) + 40 <
                 Offer::kMaxBytes);
   return writer.take();
 }
@@ -236,24 +232,21 @@ Result<Offer> decode_offer(ByteSpan bytes) {
     if (bytes.size() < size) return refuse("ends in the middle of a field");
     const ByteSpan value = bytes.first(size);
     bytes = bytes.subspan(size);
-    if (type == 0 || type > kLastField) continue;  // of a later release
     const auto field = static_cast<Field>(type);
+    if (std::ranges::find(kFields, field) == std::end(kFields)) continue;  // of another release
     if (seen[type]) return refuse("says its " + std::string{name_of(field)} + " twice");
     seen.set(type);
     if (std::string fault = decode_field(field, value, offer); !fault.empty()) return refuse(std::move(fault));
   }
-  for (std::uint16_t type = 1; type < static_cast<std::uint16_t>(Field::methods); ++type) {
-    if (!seen[type]) return refuse("does not say its " + std::string{name_of(static_cast<Field>(type))});
+  for (const Field field : kFields) {
+    if (!seen[static_cast<std::size_t>(field)]) return refuse("does not say its " + std::string{name_of(field)});
   }
   if (std::string fault = fault_of(offer); !fault.empty()) return refuse(std::move(fault));
   return offer;
 }
 
 Result<Agreement> agree(const Offer& ours, const Offer& theirs) {
-  Agreement agreement{.version = std::min(ours.max_version, theirs.max_version),
-                      .mtu = std::min(ours.mtu, theirs.mtu),
-                      .calls = std::min(ours.calls, theirs.calls),
-                      .inline_bytes = std::min(ours.inline_bytes, theirs.inline_bytes)};
+  Agreement agreement{.version = std::min(ours.max_version, theirs.max_version), .mtu = std::min(ours.mtu, theirs.mtu)};
   if (agreement.version < std::max(ours.min_version, theirs.min_version)) {
     return std::unexpected(Error{Code::refused, "no common protocol version (ours " + versions_of(ours) + ", theirs " +
                                                     versions_of(theirs) + ")"});
@@ -292,8 +285,6 @@ void describe(peer::Credential& credential, const Offer& theirs, const Agreement
   credential.version = agreement.version;
   credential.transport = static_cast<std::uint8_t>(agreement.transport);
   credential.mtu = agreement.mtu;
-  credential.calls = agreement.calls;
-  credential.inline_bytes = agreement.inline_bytes;
   credential.worker_count = static_cast<std::uint16_t>(addresses.size());
   credential.workers = {};
   std::ranges::copy(addresses.first(std::min(addresses.size(), credential.workers.size())), credential.workers.begin());

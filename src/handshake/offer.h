@@ -5,9 +5,13 @@
 //
 //   1 versions    u8 lowest, u8 highest            5 transports  u32 bit set
 //   2 incarnation 16 bytes                         6 mtu         u32
-//   3 name        at most 64 bytes                 7 limits      u32 calls, u32 inline bytes
-//   4 workers     1-64 of u16 worker, u16 nic,     8 reset key   16 bytes
-//                 u16 port, u8 has ip, [16 ip]     9 methods     u64 (may be left out)
+//   3 name        at most 64 bytes                 8 reset key   16 bytes
+//   4 workers     1-64 of u16 worker, u16 nic,
+//                 u16 port, u8 has ip, [16 ip]
+//
+// Workers come in the order in which the receiver should take them; see begin_with(). What a worker takes (calls, the
+// largest message) is said in its answer to a hello, where it can differ from path to path. Types 7 and 9 are not given
+// out again: they were that, and a hash of methods.
 #pragma once
 
 #include <array>
@@ -38,7 +42,7 @@ struct OfferedWorker {
   bool operator==(const OfferedWorker&) const = default;
 };
 
-// A plain value.
+// A plain value; wipes its key.
 struct Offer {
   static constexpr std::size_t kMaxBytes = 4'096;
   static constexpr std::size_t kMaxName = 64;
@@ -53,13 +57,16 @@ struct Offer {
   std::vector<OfferedWorker> workers;
   std::uint32_t transports = static_cast<std::uint32_t>(Transport::udp);  // unknown bits mean transports to come
   std::uint32_t mtu = kMinMtu;
-  std::uint32_t calls = 1;         // that we take at once
-  std::uint32_t inline_bytes = 0;  // of the largest inline message that we take
-  crypto::KeyBytes reset_key{};    // will authenticate our word that we no longer know this credential
-  std::uint64_t method_table = 0;  // a hash; 0: not told
+  crypto::KeyBytes reset_key{};  // will authenticate our word that we no longer know this credential
+
+  ~Offer() { crypto::wipe(reset_key); }
 
   bool operator==(const Offer&) const = default;
 };
+
+// Has the workers begin with another one each time that `turn` is one more: peers that take the first are spread
+// evenly.
+void begin_with(Offer& offer, std::uint64_t turn);
 
 // invalid_argument: what we were configured with cannot be said.
 Result<std::vector<std::byte>> encode(const Offer& offer);
@@ -72,8 +79,6 @@ struct Agreement {
   std::uint8_t version = 0;  // the highest common one
   Transport transport = Transport::udp;
   std::uint32_t mtu = 0;
-  std::uint32_t calls = 0;
-  std::uint32_t inline_bytes = 0;
 
   bool operator==(const Agreement&) const = default;
 };

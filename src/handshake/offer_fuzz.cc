@@ -21,7 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto twice = encode(*again);
   WEIR_CHECK(twice.has_value() && *twice == *encoded, "two encodings of one offer");
 
-  Offer ours{.min_version = 1, .max_version = 2, .transports = 3, .mtu = 9'000, .calls = 100, .inline_bytes = 16'384};
+  Offer ours{.min_version = 1, .max_version = 2, .transports = 3, .mtu = 9'000};
   const auto here = agree(ours, *offer);
   const auto there = agree(*offer, ours);
   WEIR_CHECK(here.has_value() == there.has_value() && (!here || *here == *there), "the sides disagree");

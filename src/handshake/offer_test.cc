@@ -27,10 +27,7 @@ Offer some_offer() {
                    {.worker = 1, .nic = 1, .port = 5002, .ip = ip_of("10.0.0.8:0")}};
   offer.transports = kUdp | kFabric;
   offer.mtu = 8'972;
-  offer.calls = 1'024;
-  offer.inline_bytes = 16'384;
   offer.reset_key.fill(std::byte{0x5a});
-  offer.method_table = 0x1122334455667788;
   return offer;
 }
 
@@ -77,7 +74,6 @@ TEST(Offer, SaysWhatItWasMadeOf) {
   EXPECT_EQ(decode_offer(encode(some_offer()).value()).value(), some_offer());
   Offer small = some_offer();
   small.name.clear();
-  small.method_table = 0;
   small.workers.resize(1);
   EXPECT_EQ(decode_offer(encode(small).value()).value(), small);
 }
@@ -97,9 +93,16 @@ TEST(Offer, TheLargestOneFits) {
 TEST(Offer, SkipsFieldsOfLaterReleases) {
   auto fields = some_fields();
   fields.insert(fields.begin(), {77, Bytes(300)});
-  fields.insert(fields.begin() + 4, {10, {}});
+  fields.insert(fields.begin() + 4, {9, {}});
   fields.push_back({0xffff, Bytes(3)});
   fields.push_back({0xffff, Bytes(4)});
+  EXPECT_EQ(decode_offer(join(fields)).value(), some_offer());
+}
+
+TEST(Offer, SkipsWhatEarlierReleasesSaid) {
+  auto fields = some_fields();
+  fields.push_back({7, Bytes(8)});  // limits
+  fields.push_back({9, Bytes(8)});  // a hash of methods
   EXPECT_EQ(decode_offer(join(fields)).value(), some_offer());
 }
 
@@ -113,21 +116,18 @@ TEST(Offer, TakesItsFieldsInAnyOrder) {
 }
 
 TEST(Offer, RefusesEveryMissingField) {
-  const char* names[] = {"versions", "incarnation", "name", "workers", "transports", "mtu", "limits", "reset key"};
-  for (std::size_t i = 0; i < 8; ++i) {
+  const char* names[] = {"versions", "incarnation", "name", "workers", "transports", "mtu", "reset key"};
+  for (std::size_t i = 0; i < std::size(names); ++i) {
     auto fields = some_fields();
     fields.erase(fields.begin() + static_cast<std::ptrdiff_t>(i));
     EXPECT_EQ(refusal(join(fields)), "the peer's offer does not say its " + std::string{names[i]});
   }
-  auto fields = some_fields();
-  fields.pop_back();
-  EXPECT_EQ(decode_offer(join(fields)).value().method_table, 0u) << "the one that may be left out";
   EXPECT_THAT(refusal({}), HasSubstr("does not say its versions"));
 }
 
 TEST(Offer, RefusesEveryRepeatedField) {
   const auto fields = some_fields();
-  ASSERT_EQ(fields.size(), 9u);
+  ASSERT_EQ(fields.size(), 7u);
   for (const RawField& field : fields) {
     auto repeated = fields;
     repeated.push_back(field);
@@ -136,9 +136,7 @@ TEST(Offer, RefusesEveryRepeatedField) {
 }
 
 TEST(Offer, RefusesEveryTruncation) {
-  auto fields = some_fields();
-  fields.pop_back();  // the last field is optional: without it the offer would be whole
-  const Bytes bytes = join(fields);
+  const Bytes bytes = join(some_fields());
   ASSERT_TRUE(decode_offer(bytes).has_value());
   for (std::size_t size = 0; size < bytes.size(); ++size) {
     EXPECT_NE(refusal(Bytes(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size))), "accepted") << size;
@@ -189,7 +187,6 @@ const Fault kFaults[] = {
     {[](Offer& o) { o.transports = 0; }, "has no transport"},
     {[](Offer& o) { o.mtu = 1'199; }, "mtu of 1199"},
     {[](Offer& o) { o.mtu = 65'536; }, "mtu of 65536"},
-    {[](Offer& o) { o.calls = 0; }, "takes no calls"},
 };
 
 TEST(Offer, WeDoNotSayWhatWeWouldRefuse) {
@@ -228,7 +225,6 @@ TEST(Offer, RefusesValuesThatMakeNoSense) {
   EXPECT_EQ(with(5, {0, 0, 0, 0x80}), "accepted") << "a transport to come";
   EXPECT_THAT(with(6, {0xaf, 4, 0, 0}), HasSubstr("mtu of 1199"));
   EXPECT_THAT(with(6, {0, 0, 1, 0}), HasSubstr("mtu of 65536"));
-  EXPECT_THAT(with(7, {0, 0, 0, 0, 1, 1, 1, 1}), HasSubstr("takes no calls"));
 
   auto fields = some_fields();
   fields[2].value.assign(65, std::byte{'x'});
@@ -287,13 +283,10 @@ TEST(Offer, ChoosesTheBestCommonTransport) {
   EXPECT_EQ(choice(kUdp | kFabric, 8), "no common transport (ours udp and fabric, theirs unknown ones)");
 }
 
-TEST(Offer, TheSmallerLimitsHold) {
+TEST(Offer, TheSmallerMtuHolds) {
   Offer ours = some_offer(), theirs = some_offer();
   ours.mtu = 1'472;
-  theirs.calls = 7;
-  ours.inline_bytes = 4'096;
-  const Agreement expected{
-      .version = 2, .transport = Transport::fabric, .mtu = 1'472, .calls = 7, .inline_bytes = 4'096};
+  const Agreement expected{.version = 2, .transport = Transport::fabric, .mtu = 1'472};
   EXPECT_EQ(agree(ours, theirs).value(), expected);
   EXPECT_EQ(agree(theirs, ours).value(), expected);
 }
@@ -346,6 +339,19 @@ TEST(Offer, LeavesOutWorkersOfTheOtherFamily) {
   EXPECT_EQ(addresses[1], (peer::DataAddress{.address = Address::v4(0x0a000008, 5002), .worker = 1, .nic = 1}));
 }
 
+TEST(Offer, EachBeginsWithTheNextWorker) {
+  std::vector<int> firsts;
+  for (std::uint64_t turn = 0; turn < 6; ++turn) {
+    Offer offer = some_offer();
+    offer.workers.push_back({.worker = 2, .port = 5003});
+    begin_with(offer, turn);
+    ASSERT_EQ(offer.workers.size(), 3u);
+    firsts.push_back(offer.workers.front().worker);
+    EXPECT_EQ(offer.workers[1].worker, (offer.workers[0].worker + 1) % 3) << "and goes on in the same order";
+  }
+  EXPECT_EQ(firsts, (std::vector<int>{0, 1, 2, 0, 1, 2}));
+}
+
 TEST(Offer, DescribesACredential) {
   Offer theirs = some_offer();
   theirs.workers.clear();
@@ -359,8 +365,6 @@ TEST(Offer, DescribesACredential) {
   EXPECT_EQ(credential.version, 2);
   EXPECT_EQ(credential.transport, kFabric);
   EXPECT_EQ(credential.mtu, 8'972u);
-  EXPECT_EQ(credential.calls, 1'024u);
-  EXPECT_EQ(credential.inline_bytes, 16'384u);
   EXPECT_EQ(credential.worker_count, 20);
   ASSERT_EQ(credential.data_addresses().size(), peer::kMaxDataAddresses);
   EXPECT_EQ(credential.data_addresses()[7], addresses[7]);

@@ -5,11 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 #include "base/address.h"
 #include "crypto/secret.h"
 #include "handshake/names.h"
+#include "handshake/secret_bytes.h"
 #include "weir/error.h"
 
 namespace weir::handshake {
@@ -26,7 +26,7 @@ struct Outcome {
   Address remote;
   std::optional<Error> failure;  // what follows is complete only without one; `names` also if the answer refused
   Names names;                   // what the peer's certificate proves
-  std::vector<std::byte> offer;  // the peer's negotiation message
+  SecretBytes offer;             // the peer's negotiation message: its reset key is in it
   CredentialId credential{};     // public; both sides have the same
   crypto::Secret secret;         // both sides have the same, nobody else
 };

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <span>
 
 #include "crypto/entropy.h"
 #include "crypto/secret.h"
@@ -120,11 +121,15 @@ Result<std::optional<WipedText>> read_file(int directory, const std::string& nam
     return std::unexpected(bad_mode(shown, status.st_mode, "600"));
   }
   std::string content(rules.max_bytes + 1, '\0');
+  const auto wiped = [&](Error error) {
+    crypto::wipe(std::as_writable_bytes(std::span(content)));
+    return error;
+  };
   std::size_t size = 0;
   while (size < content.size()) {
     const ssize_t got = ::read(file.number(), content.data() + size, content.size() - size);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return std::unexpected(refused_by_system("cannot read", shown));
+    if (got < 0) return std::unexpected(wiped(refused_by_system("cannot read", shown)));
     if (got == 0) break;
     size += static_cast<std::size_t>(got);
   }

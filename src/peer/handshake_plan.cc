@@ -186,19 +186,6 @@ void HandshakePlan::on_failure(const Address& address, Instant now) {
   reschedule(address, *entry);
 }
 
-void HandshakePlan::forget(const Address& address, Instant now) {
-  const auto at = entries_.find(address);
-  if (at == entries_.end()) return;
-  Entry& entry = at->second;
-  entry.live = false;
-  entry.wanted = false;
-  if (entry.state == State::queued) leave_queue(address, entry);
-  // What limits the rate of attempts is remembered for as long as it does.
-  const bool limits = entry.again_at > now || now - entry.suspected_at < options_.suspicion_interval;
-  if (entry.state == State::idle && !limits) return drop(at);
-  reschedule(address, entry);
-}
-
 // The one deadline of an entry: when it may start what it waits for, or else when it might be forgotten.
 void HandshakePlan::reschedule(const Address& address, Entry& entry) {
   Instant deadline = Instant::never();
@@ -212,11 +199,6 @@ void HandshakePlan::reschedule(const Address& address, Entry& entry) {
   if (!entry.deadline.is_never()) deadlines_.erase({entry.deadline, address});
   if (!deadline.is_never()) deadlines_.insert({deadline, address});
   entry.deadline = deadline;
-}
-
-Instant HandshakePlan::wants_again_at(const Address& address) const {
-  const auto at = entries_.find(address);
-  return at == entries_.end() ? kLongAgo : at->second.again_at;
 }
 
 Instant HandshakePlan::next_deadline() const {

@@ -41,7 +41,7 @@ class HandshakePlan {
   enum class Answer : std::uint8_t {
     queued,       // next() will come to it
     running,      // under way, or queued already
-    backing_off,  // failed lately; queued by itself at wants_again_at()
+    backing_off,  // failed lately; queued by itself when its time has come
     overloaded,   // as many are queued or known as may be
   };
 
@@ -76,11 +76,7 @@ class HandshakePlan {
   void on_failure(const Address& address, Instant now);
   // A handshake that the peer began has given us a credential for this address: ours has time again.
   void on_renewed(const Address& address, Instant now);
-  // Nobody cares any more: not renewed, nor tried again. A running handshake still has its outcome.
-  void forget(const Address& address, Instant now);
 
-  // When a handshake that failed may be tried again; the past if nothing is in its way.
-  Instant wants_again_at(const Address& address) const;
   // In the past if there is something to start now.
   Instant next_deadline() const;
 

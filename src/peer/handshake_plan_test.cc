@@ -65,12 +65,11 @@ TEST(HandshakePlan, BacksOffTwiceAsLongAfterEachFailure) {
     plan.want(peer(1), now);
     ASSERT_EQ(start_all(plan, now), Started{peer(1)}) << i;
     plan.on_failure(peer(1), now);
-    const Duration wait = plan.wants_again_at(peer(1)) - now;
+    EXPECT_EQ(plan.want(peer(1), now), Answer::backing_off);
+    const Duration wait = plan.next_deadline() - now;
     EXPECT_GT(wait, longest / 2 - 1ns) << i;
     EXPECT_LE(wait, longest) << i;
     waits.insert(wait);
-    EXPECT_EQ(plan.want(peer(1), now), Answer::backing_off);
-    EXPECT_EQ(plan.next_deadline(), now + wait);
     EXPECT_EQ(start_all(plan, now + wait - 1ns), Started{});
     now = now + wait;
     longest = std::min<Duration>(2 * longest, 10s);
@@ -78,11 +77,11 @@ TEST(HandshakePlan, BacksOffTwiceAsLongAfterEachFailure) {
   EXPECT_EQ(waits.size(), 12u) << "jitter";
   ASSERT_EQ(start_all(plan, now), Started{peer(1)}) << "wanted while backing off: comes by itself";
   plan.on_success(peer(1), now);
-  EXPECT_LE(plan.wants_again_at(peer(1)), now);
-  plan.want(peer(1), now);
+  EXPECT_EQ(plan.want(peer(1), now), Answer::queued);
   ASSERT_EQ(start_all(plan, now), Started{peer(1)});
   plan.on_failure(peer(1), now);
-  EXPECT_LE(plan.wants_again_at(peer(1)), now + 100ms) << "success had reset it";
+  EXPECT_EQ(plan.want(peer(1), now), Answer::backing_off);
+  EXPECT_LE(plan.next_deadline(), now + 100ms) << "success had reset it";
 }
 
 TEST(HandshakePlan, AFailureThatNobodyAsksAboutIsNotRepeated) {
@@ -186,33 +185,11 @@ TEST(HandshakePlan, FollowsOneSuspicionPerAddressAndSecond) {
   EXPECT_TRUE(plan.suspect(peer(2), kStart)) << "another address has its own second";
 }
 
-TEST(HandshakePlan, ForgettingDoesNotResetTheRateOfSuspicions) {
-  HandshakePlan plan({});
-  EXPECT_TRUE(plan.suspect(peer(1), kStart));
-  start_all(plan, kStart);
-  plan.on_success(peer(1), kStart);
-  plan.forget(peer(1), kStart);
-  EXPECT_FALSE(plan.suspect(peer(1), kStart + 999ms));
-  EXPECT_TRUE(plan.suspect(peer(1), kStart + 1s));
-}
-
-TEST(HandshakePlan, WhatIsForgottenIsNeitherStartedNorRenewed) {
-  HandshakePlan plan({});
-  plan.want(peer(1), kStart);
-  plan.forget(peer(1), kStart);
-  EXPECT_EQ(plan.known(), 0u);
-  plan.on_renewed(peer(1), kStart);
-  plan.forget(peer(1), kStart);
-  EXPECT_EQ(start_all(plan, kStart + 2h), Started{});
-  EXPECT_TRUE(plan.next_deadline().is_never());
-}
-
 TEST(HandshakePlan, OutcomesThatNobodyWaitsForChangeNothing) {
   HandshakePlan plan({});
   plan.on_success(peer(1), kStart);
   plan.on_failure(peer(1), kStart);
   plan.touch(peer(1), kStart);
-  plan.forget(peer(1), kStart);
   EXPECT_EQ(plan.known(), 0u);
   plan.want(peer(1), kStart);
   plan.on_success(peer(1), kStart);  // queued, not running
@@ -228,9 +205,7 @@ TEST(HandshakePlan, GivesUpTheLongestUnusedAddressForANewOne) {
   plan.on_renewed(peer(4), kStart + 2s);
   EXPECT_EQ(plan.known(), 3u);
   plan.touch(peer(3), kStart + 3s);  // gone: ignored
-  plan.forget(peer(4), kStart + 3s);
-  plan.forget(peer(1), kStart + 3s);
-  EXPECT_EQ(plan.known(), 1u);
+  EXPECT_EQ(plan.known(), 3u);
   EXPECT_EQ(start_all(plan, kStart + 3s), Started{peer(2)});
 }
 
@@ -247,7 +222,7 @@ TEST(HandshakePlan, KeepsItsLimitsUnderRandomLoad) {
                                          .host_random = random.next()};
     HandshakePlan plan(options);
     std::set<Address> running;
-    std::map<Address, Instant> suspicion;
+    std::map<Address, Instant> suspicion, resting;
     Instant now = kStart;
     const auto any = [&random] { return peer(static_cast<std::uint32_t>(random.below(80))); };
     const auto finish = [&](bool success) {
@@ -259,18 +234,20 @@ TEST(HandshakePlan, KeepsItsLimitsUnderRandomLoad) {
         plan.on_success(address, now);
       } else {
         plan.on_failure(address, now);
-        EXPECT_GT(plan.wants_again_at(address), now + 49ms);
-        EXPECT_LE(plan.wants_again_at(address), now + 10s);
+        resting[address] = now + 49ms;  // at the least
       }
     };
     for (int step = 0; step < 4'000; ++step) {
       const Address address = any();
-      switch (random.below(8)) {
+      switch (random.below(7)) {
         case 0:
         case 1: {
           const Answer answer = plan.want(address, now);
           EXPECT_TRUE(!running.contains(address) || answer == Answer::running);
-          EXPECT_EQ(answer == Answer::backing_off, plan.wants_again_at(address) > now);
+          const auto rest = resting.find(address);
+          if (rest != resting.end() && rest->second >= now && plan.known() < options.max_addresses) {
+            EXPECT_TRUE(answer == Answer::backing_off) << "failed a moment ago";
+          }
           break;
         }
         case 2:
@@ -291,10 +268,10 @@ TEST(HandshakePlan, KeepsItsLimitsUnderRandomLoad) {
           if (!running.empty()) finish(random.chance(0.5));
           break;
         case 5:
-          if (random.chance(0.1)) plan.forget(address, now);
-          break;
-        case 6:
-          if (random.chance(0.1)) plan.on_renewed(address, now);
+          if (random.chance(0.1)) {
+            plan.on_renewed(address, now);
+            resting.erase(address);
+          }
           break;
         default:
           now = now + Duration{static_cast<std::int64_t>(random.below(1'500'000'000))};
@@ -306,7 +283,7 @@ TEST(HandshakePlan, KeepsItsLimitsUnderRandomLoad) {
       while (const auto next = plan.next(now)) {
         ++started;
         ASSERT_TRUE(running.insert(*next).second) << "twice at a time";
-        ASSERT_GE(now, plan.wants_again_at(*next));
+        resting.erase(*next);
       }
       ASSERT_TRUE(expects || (started == 0 && plan.stats().forgotten == forgotten)) << "nothing before the deadline";
       ASSERT_TRUE(plan.next_deadline() > now) << "everything that could be done is done";

@@ -1,3 +1,4 @@
+// The writer's part of a SecretMap, and what both parts share. See secret_map_reader.cc for what any thread may ask.
 #include "peer/secret_map.h"
 
 #include <algorithm>
@@ -54,88 +55,6 @@ SecretMap::Link& SecretMap::head(const Address& address) const {
   return addresses_[mix(AddressHash{}(address) ^ options_.hash_seed, 0xe7037ed1a0b428db) & mask_];
 }
 
-// ---- readers ----
-
-// Sets `use` to the found slot's word, and `copy`, if any, to a credential that was there as a whole. Null: not there.
-// A restart means that the writer has changed this very chain or slot meanwhile, so the loop ends.
-template <SecretMap::Chain chain, class Key>
-SecretMap::Slot* SecretMap::locate(const Key& key, std::uint64_t& use, Stored* copy) const {
-  const Link& first = head(key);
-  for (;;) {
-    const std::uint64_t moves = moves_.load(std::memory_order_acquire);
-    bool restart = false;
-    for (Index index = first.load(std::memory_order_acquire); index != 0 && !restart;) {
-      Slot& entry = slot(index);
-      use = entry.use.load(std::memory_order_acquire);
-      if ((use & kLive) == 0) {
-        restart = true;  // it left the chain before it died
-      } else if (!entry.matches(key)) {
-        index = entry.next[chain].load(std::memory_order_acquire);
-      } else {
-        if (copy != nullptr) entry.load(*copy);
-        // Relaxed: the acquire loads above keep it behind them.
-        const std::uint64_t after = entry.use.load(std::memory_order_relaxed);
-        const bool belongs = chain == by_id || (use & kAddressed) != 0;
-        if (belongs && ((use ^ after) & kLifeMask) == 0) return &entry;
-        restart = true;  // it left this chain before we looked
-      }
-    }
-    if (!restart && moves_.load(std::memory_order_relaxed) == moves) return nullptr;
-  }
-}
-
-template <SecretMap::Chain chain, class Key>
-bool SecretMap::read(const Key& key, Credential& out) const {
-  Stored copy;
-  std::uint64_t use = 0;
-  Slot* entry = locate<chain>(key, use, &copy);
-  if (entry == nullptr) return false;
-  copy.unpack(out);
-  copy.wipe();
-  // Relaxed, and may fail: only a hint to the writer's hand.
-  if ((use & kReferenced) == 0) entry->use.compare_exchange_weak(use, use | kReferenced, std::memory_order_relaxed);
-  return true;
-}
-
-bool SecretMap::find(const CredentialId& id, Credential& out) const { return read<by_id>(id, out); }
-
-bool SecretMap::find_by_address(const Address& address, Credential& out) const {
-  return read<by_address>(address, out);
-}
-
-// Applies `change` to the word of this life of the credential only; it returns the new word, or the same for "no".
-template <class Change>
-bool SecretMap::change_use(const CredentialId& id, Change change) {
-  std::uint64_t use = 0;
-  Slot* entry = locate<by_id>(id, use, nullptr);
-  if (entry == nullptr) return false;
-  const std::uint64_t life = use & kLifeMask;
-  while ((use & kLifeMask) == life) {
-    const std::uint64_t wanted = change(use);
-    if (wanted == use) return false;
-    // Acquire and release: what a thread did before it let go happens before the writer wipes.
-    if (entry->use.compare_exchange_weak(use, wanted, std::memory_order_acq_rel, std::memory_order_acquire))
-      return true;
-  }
-  return false;
-}
-
-bool SecretMap::mark_used(const CredentialId& id, Side side) {
-  const std::uint64_t flags = side == Side::us ? kUsedByUs : side == Side::peer ? kUsedByPeer : kUsedByBoth;
-  return change_use(id, [flags](std::uint64_t use) { return use | flags; });
-}
-
-bool SecretMap::hold(const CredentialId& id) {
-  return change_use(
-      id, [](std::uint64_t use) { return (use & kClosing) != 0 || (use & kHolds) == kHolds ? use : use + kHold; });
-}
-
-void SecretMap::release(const CredentialId& id) {
-  change_use(id, [](std::uint64_t use) { return (use & kHolds) == 0 ? use : use - kHold; });
-}
-
-// ---- writer ----
-
 SecretMap::Index SecretMap::index_by_id(const CredentialId& id) const {
   Index index = head(id).load(std::memory_order_relaxed);
   while (index != 0 && !slot(index).matches(id)) index = slot(index).next[by_id].load(std::memory_order_relaxed);
@@ -177,13 +96,9 @@ void SecretMap::leave_address(Index index) {
   stored.wipe();
 }
 
-SecretMap::Installation SecretMap::install(const Credential& credential, Instant now) {
-  if (index_by_id(credential.id) != 0) return Installation::known;
+bool SecretMap::install(const Credential& credential, Instant now) {
+  if (index_by_id(credential.id) != 0) return false;
   const Index index = take_slot();
-  if (index == 0) {
-    ++stats_.refused;
-    return Installation::full;
-  }
   Slot& entry = slot(index);
   Stored stored;
   stored.pack(credential);
@@ -198,7 +113,7 @@ SecretMap::Installation SecretMap::install(const Credential& credential, Instant
   ++size_;
   ++stats_.installed;
   schedule(index, end_of(entry));
-  return Installation::installed;
+  return true;
 }
 
 SecretMap::Confirmation SecretMap::confirm(const CredentialId& id, Instant now) {
@@ -323,34 +238,30 @@ SecretMap::Index SecretMap::take_slot() {
     }
     return ++touched_;
   }
-  if (free_ == 0 && !evict()) return 0;
+  if (free_ == 0) evict();
   const Index index = std::exchange(free_, slot(free_).other);
   // Its links are about to lead elsewhere: whoever still stands on it must look again.
   moves_.fetch_add(1, std::memory_order_release);
   return index;
 }
 
-// Second chance: the hand goes round and takes the first that is not held and was not looked up since it last came by.
-// Those that nothing new is begun with have no second chance.
-bool SecretMap::evict() {
-  // The third round takes what readers keep looking up faster than the hand moves.
-  for (std::uint64_t steps = 0; steps < 3ull * options_.capacity; ++steps) {
+// Second chance: the hand goes round and takes the first that was not looked up since it last came by. Those that
+// nothing new is begun with have no second chance.
+void SecretMap::evict() {
+  // All slots are taken. The third round takes what readers keep looking up faster than the hand moves.
+  for (std::uint64_t steps = 0;; ++steps) {
     hand_ = hand_ == options_.capacity ? 1 : hand_ + 1;
     Slot& entry = slot(hand_);
-    std::uint64_t use = entry.use.load(std::memory_order_relaxed);
-    if ((use & kLive) == 0 || (use & kHolds) != 0) continue;
     const bool current = entry.state == State::openable || entry.state == State::usable;
-    if (current && (use & kReferenced) != 0 && steps < 2ull * options_.capacity) {
+    const bool referenced = (entry.use.load(std::memory_order_relaxed) & kReferenced) != 0;
+    if (current && referenced && steps < 2ull * options_.capacity) {
       entry.use.fetch_and(~kReferenced, std::memory_order_relaxed);
       continue;
     }
-    // Nobody takes hold of it from here on. A failure is a hold or a look-up that came in between: go on.
-    if (!entry.use.compare_exchange_strong(use, use | kClosing, std::memory_order_acq_rel)) continue;
     remove(hand_);
     ++stats_.evicted;
-    return true;
+    return;
   }
-  return false;
 }
 
 void SecretMap::remove(Index index) {

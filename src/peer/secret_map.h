@@ -42,7 +42,6 @@ class SecretMap {
   };
 
   enum class State : std::uint8_t { openable, usable, superseded, retired };
-  enum class Installation : std::uint8_t { installed, known, full };
   enum class Confirmation : std::uint8_t { unknown, current, lost };
   enum class Side : std::uint8_t { us, peer, both };
 
@@ -50,7 +49,6 @@ class SecretMap {
     std::uint64_t installed = 0;
     std::uint64_t evicted = 0;
     std::uint64_t expired = 0;
-    std::uint64_t refused = 0;  // the map was full of held ones
   };
 
   explicit SecretMap(const Options& options);
@@ -58,8 +56,8 @@ class SecretMap {
   SecretMap(const SecretMap&) = delete;
   SecretMap& operator=(const SecretMap&) = delete;
 
-  // Writer. `full`: every entry is held. Otherwise a full map gives up one that was not looked up for longest.
-  [[nodiscard]] Installation install(const Credential& credential, Instant now);
+  // Writer. False: it is there already. A full map gives up one that was not looked up for longest.
+  bool install(const Credential& credential, Instant now);
   // Writer. The peer has shown that it has this credential. `lost`: a simultaneous one stays the address's, or the
   // credential is superseded or retired already. Whoever makes a handshake because a credential is suspected to be
   // forgotten by the peer retires that one first, or it might win.
@@ -79,9 +77,6 @@ class SecretMap {
   [[nodiscard]] bool find_by_address(const Address& address, Credential& out) const;
   // Somebody has sealed with it. True if that was news, so that the caller can tell the writer to confirm() once.
   bool mark_used(const CredentialId& id, Side side);
-  // A held credential is not evicted (it still expires). Holds count. False: not there.
-  [[nodiscard]] bool hold(const CredentialId& id);
-  void release(const CredentialId& id);
 
  private:
   struct Stored;
@@ -99,8 +94,6 @@ class SecretMap {
   Slot* locate(const Key& key, std::uint64_t& use, Stored* copy) const;
   template <Chain chain, class Key>
   bool read(const Key& key, Credential& out) const;
-  template <class Change>
-  bool change_use(const CredentialId& id, Change change);
 
   Index index_by_id(const CredentialId& id) const;
   Index index_by_address(const Address& address) const;
@@ -113,7 +106,7 @@ class SecretMap {
   bool is_due(const Slot& entry, Instant now) const;
   void review(Slot& loser, Instant now);
   Index take_slot();
-  bool evict();
+  void evict();
   void remove(Index index);
   Instant end_of(const Slot& entry) const;
 

@@ -38,7 +38,7 @@ class Shared {
  private:
   void add(std::uint64_t number) {
     const Instant now{static_cast<std::int64_t>(number)};
-    static_cast<void>(map_.install(testing::numbered(number, number % kEntries + 1), now));
+    map_.install(testing::numbered(number, number % kEntries + 1), now);
     map_.confirm(testing::numbered_id(number), now);
     newest_.store(number, std::memory_order_relaxed);
   }

@@ -40,8 +40,6 @@ inline Credential numbered(std::uint64_t number, std::uint64_t owner) {
   credential.version = static_cast<std::uint8_t>(random.next());
   credential.transport = static_cast<std::uint8_t>(random.next());
   credential.mtu = static_cast<std::uint32_t>(random.next());
-  credential.calls = static_cast<std::uint32_t>(random.next());
-  credential.inline_bytes = static_cast<std::uint32_t>(random.next());
   credential.expires_ns = static_cast<std::int64_t>(random.next());
   credential.worker_count = static_cast<std::uint16_t>(random.below(12));
   for (DataAddress& worker : credential.workers) {

@@ -1,5 +1,5 @@
 // How SecretMap keeps one entry: words that are all atomic, so that readers may copy them while the writer writes.
-// Private to secret_map.cc.
+// Private to SecretMap.
 #pragma once
 
 #include <algorithm>
@@ -15,20 +15,17 @@
 
 namespace weir::peer {
 
-// A slot's `use` word: generation (32 bits), live, holds (20 bits), flags.
+// A slot's `use` word: generation (32 bits), live, flags.
 inline constexpr std::uint64_t kReferenced = 1;  // looked up since the hand passed
 inline constexpr std::uint64_t kUsedByUs = 2;
 inline constexpr std::uint64_t kUsedByPeer = 4;
 inline constexpr std::uint64_t kUsedByBoth = kUsedByUs | kUsedByPeer;
 inline constexpr std::uint64_t kAddressed = 8;  // in the chain of its address
-inline constexpr std::uint64_t kClosing = 16;   // about to be evicted: takes no holds
-inline constexpr std::uint64_t kHold = 1u << 8;
-inline constexpr std::uint64_t kHolds = 0xfffffull << 8;
 inline constexpr std::uint64_t kLive = 1ull << 31;
 inline constexpr std::uint64_t kGeneration = 1ull << 32;
 inline constexpr std::uint64_t kLifeMask = ~(kLive - 1);  // what tells one life of a slot from another
 
-inline constexpr std::size_t kStoredBytes = 432;
+inline constexpr std::size_t kStoredBytes = 424;
 inline constexpr std::size_t kWords = kStoredBytes / 8;
 inline constexpr std::size_t kAddressWord = 2;
 
@@ -40,8 +37,6 @@ struct alignas(8) SecretMap::Stored {
   std::uint8_t version;
   std::uint8_t initiator;
   std::uint32_t mtu;
-  std::uint32_t calls;
-  std::uint32_t inline_bytes;
   std::uint8_t name_length;
   std::uint8_t transport;
   std::uint8_t may_call;
@@ -75,8 +70,6 @@ struct alignas(8) SecretMap::Stored {
     to.worker_count = from.worker_count;
     to.version = from.version;
     to.mtu = from.mtu;
-    to.calls = from.calls;
-    to.inline_bytes = from.inline_bytes;
     to.name_length = from.name_length;
     to.transport = from.transport;
     to.expires_ns = from.expires_ns;

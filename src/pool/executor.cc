@@ -1,5 +1,6 @@
 #include "pool/executor.h"
 
+#include <bit>
 #include <exception>
 #include <utility>
 
@@ -53,18 +54,27 @@ Executor::Executor(int threads, std::size_t max_queued) : max_queued_(max_queued
 Executor::~Executor() { stop(); }
 
 void Executor::push(IncomingRecord* record) {
-  record->link = nullptr;
   queued_.fetch_add(1, std::memory_order_relaxed);
   std::lock_guard lock(mutex_);
-  (last_ == nullptr ? first_ : last_->link) = record;
-  last_ = record;
+  queue_.push_back(*record, record->priority);
+}
+
+IncomingRecord* Executor::push_out(std::uint8_t priority) {
+  std::lock_guard lock(mutex_);
+  if (queue_.empty()) return nullptr;
+  const auto least_urgent = static_cast<unsigned>(std::bit_width(queue_.occupied_levels())) - 1;
+  if (least_urgent <= priority) return nullptr;
+  IncomingRecord* record = queue_.last_of(least_urgent);
+  queue_.remove(*record);
+  queued_.fetch_sub(1, std::memory_order_relaxed);
+  return record;
 }
 
 void Executor::flush() {
   // Relaxed: our own pushes are seen; those of other workers they flush themselves.
   if (queued_.load(std::memory_order_relaxed) == 0) return;
   std::lock_guard lock(mutex_);
-  for (IncomingRecord* waiting = first_; waiting != nullptr && !idle_.empty(); waiting = waiting->link) {
+  for (std::size_t waiting = queue_.size(); waiting != 0 && !idle_.empty(); --waiting) {
     Sleeper* sleeper = idle_.back();
     idle_.pop_back();
     sleeper->is_woken.store(true, std::memory_order_relaxed);  // the nudge orders it
@@ -74,10 +84,9 @@ void Executor::flush() {
 
 IncomingRecord* Executor::pop() {
   std::lock_guard lock(mutex_);
-  IncomingRecord* record = first_;
+  IncomingRecord* record = queue_.pop();
   if (record == nullptr) return nullptr;
-  first_ = record->link;
-  if (first_ == nullptr) last_ = nullptr;
+  queue_.charge(record->waiting.level, 1);
   queued_.fetch_sub(1, std::memory_order_relaxed);
   return record;
 }
@@ -100,7 +109,7 @@ void Executor::run() {
     }
     {
       std::lock_guard lock(mutex_);
-      if (first_ != nullptr) continue;
+      if (!queue_.empty()) continue;
       sleeper.is_woken.store(false, std::memory_order_relaxed);
       idle_.push_back(&sleeper);
     }

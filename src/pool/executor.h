@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -10,6 +11,7 @@
 
 #include "pool/incoming_record.h"
 #include "pool/lane.h"
+#include "schedule/priority_queue.h"
 
 namespace weir::pool {
 
@@ -29,6 +31,9 @@ class Executor {
   // Relaxed: several workers may each see the last free place; the bound may be passed by one per worker.
   bool has_room() const { return queued_.load(std::memory_order_relaxed) < max_queued_; }
   void push(IncomingRecord* record);
+  // Takes the newest of the least urgent requests out of the queue, for one of this priority. Null if none is less
+  // urgent than that.
+  IncomingRecord* push_out(std::uint8_t priority);
   // Wakes threads for what was pushed.
   void flush();
 
@@ -44,8 +49,8 @@ class Executor {
   const std::size_t max_queued_;
   std::atomic<std::size_t> queued_{0};
   std::mutex mutex_;
-  IncomingRecord* first_ = nullptr;
-  IncomingRecord* last_ = nullptr;
+  // Weighted by priority, each request counted as one: nobody knows how long a handler takes.
+  schedule::WeightedQueue<IncomingRecord, &IncomingRecord::waiting> queue_;
   struct Sleeper {
     Lane* lane;
     std::atomic<bool> is_woken{false};

@@ -8,17 +8,19 @@
 #include <cstring>
 #include <utility>
 
+#include "handshake/secret_bytes.h"
+
 namespace weir::pool {
 
 namespace {
 
-// Pools begin at different workers of their peers, or all would meet at the first.
-engine::Credential for_post(const peer::Credential& credential, std::uint64_t choice) {
-  const auto addresses = credential.data_addresses();
+engine::Credential for_post(const peer::Credential& credential, const peer::DataAddress& data) {
   return {.id = credential.id,
           .secret = crypto::SharedSecret::from_secret(credential.secret),
           .reset_key = credential.reset_key,
-          .data = addresses[choice % addresses.size()].address,
+          .data = data.address,
+          .is_proven = data.validated,
+          .mtu = credential.mtu,
           .expires = Instant{credential.expires_ns}};
 }
 
@@ -54,12 +56,10 @@ std::string Handshaker::name() const { return identity_->current()->names().firs
 Result<void> Handshaker::open(handshake::Offer self) {
   self.incarnation = incarnation_;
   self.name = name().substr(0, handshake::Offer::kMaxName);
-  self.calls = limits_.calls_per_peer;
-  self.inline_bytes = static_cast<std::uint32_t>(limits_.inline_bytes);
   if (auto encoded = encode(self); !encoded) return std::unexpected(encoded.error());
   handshake::Broker::Options options{
       .credentials = identity_->current(),
-      .allows = [this](const handshake::Names& names) { return identity_->allows(names); },
+      .allows = [this](const handshake::Names& names) { return !has_left() && identity_->allows(names); },
       .denies = [this](const handshake::Names& names) { return identity_->denies(names); },
       .accepts = accepts_,
       .self = std::move(self),
@@ -97,13 +97,14 @@ Result<void> Handshaker::open(handshake::Offer self) {
       std::fflush(to.get());
     };
   }
+  const handshake::WipeAtEnd wiped(options.signer);
   broker_ = std::make_unique<handshake::Broker>(std::move(options));
   map_.store(&broker_->map(), std::memory_order_release);
   return {};
 }
 
 bool Handshaker::join(Instant until) {
-  return worker_->run_on_loop(
+  return worker_->try_on_loop(
       [this] {
         events_.set_now(worker_->now());
         if (identity_->is_development()) {
@@ -117,17 +118,22 @@ bool Handshaker::join(Instant until) {
       until);
 }
 
-void Handshaker::leave(Instant until) {
+bool Handshaker::leave(Instant until) {
+  has_left_.store(true, std::memory_order_relaxed);
   const auto go = [this, self = shared_from_this()] { worker_->remove(hosted_); };
-  if (!worker_->run_on_loop(go, until)) worker_->post(go);
+  if (worker_->try_on_loop(go, until)) return true;
+  worker_->post(go);
+  return false;
 }
 
 // ---- other threads ----
 
 void Handshaker::request(Request request) {
+  const PeerEntry& entry = *request.entry;
+  Asked asked{.request = std::move(request), .address = entry.address, .name = entry.name};
   {
     std::lock_guard lock(mutex_);
-    requests_.push_back(std::move(request));
+    requests_.push_back(std::move(asked));
     has_requests_.store(true, std::memory_order_relaxed);
   }
   rung_.store(true, std::memory_order_release);
@@ -142,6 +148,7 @@ bool Handshaker::find(const engine::CredentialId& id, engine::KnownCredential& o
   out.secret = crypto::SharedSecret::from_secret(credential.secret);
   out.hello_key = credential.hello_key;
   out.responder_key = credential.responder_key;
+  out.mtu = credential.mtu;
   out.expires = Instant{credential.expires_ns};
   return true;
 }
@@ -158,10 +165,21 @@ void Handshaker::on_shown(const engine::CredentialId& id) {
   worker_->doorbell()->ring();
 }
 
+bool Handshaker::may_greet(const Address& to, bool is_proven, Instant now) {
+  std::lock_guard lock(budget_mutex_);
+  return budget_.spend(to, is_proven, now);
+}
+
+void Handshaker::on_answer(const Address& from, Instant now) {
+  std::lock_guard lock(budget_mutex_);
+  budget_.on_answer(from, now);
+}
+
 // ---- a turn ----
 
 bool Handshaker::poll_once(Instant now) {
   events_.set_now(now);
+  if (has_left()) return false;
   bool is_busy = false;
   if (has_requests_.load(std::memory_order_relaxed)) is_busy |= take_requests(now);
   if (broker_->next_deadline() <= now) {
@@ -173,19 +191,20 @@ bool Handshaker::poll_once(Instant now) {
     is_busy |= receive(now);
   }
   if (now >= reload_at_) reload(now);
-  is_busy |= tell_news();
+  is_busy |= tell_news(now);
   is_busy |= send(now);
-  is_busy |= tell_news();  // what was written has ended handshakes
+  is_busy |= tell_news(now);  // what was written has ended handshakes
   return is_busy;
 }
 
 Instant Handshaker::next_deadline() const {
+  if (has_left()) return Instant::never();
   if (is_blocked()) return reload_at_;
   return earliest(broker_->next_deadline(), reload_at_);
 }
 
 bool Handshaker::take_requests(Instant now) {
-  std::vector<Request> requests;
+  std::vector<Asked> requests;
   std::vector<engine::CredentialId> shown;
   {
     std::lock_guard lock(mutex_);
@@ -194,9 +213,9 @@ bool Handshaker::take_requests(Instant now) {
     shown.swap(shown_);
   }
   for (const engine::CredentialId& id : shown) broker_->on_shown(id, now);
-  for (Request& request : requests) {
-    const PeerEntry& entry = *request.entry;
-    std::vector<Waiter>& waiters = waiters_[entry.address];
+  for (const Asked& asked : requests) {
+    const Request& request = asked.request;
+    std::vector<Waiter>& waiters = waiters_[asked.address];
     Waiter* known = nullptr;
     for (Waiter& waiter : waiters) {
       if (waiter.peer == request.peer && !waiter.post.owner_before(request.post) &&
@@ -205,12 +224,12 @@ bool Handshaker::take_requests(Instant now) {
       }
     }
     if (known == nullptr)
-      known = &waiters.emplace_back(Waiter{.post = request.post, .peer = request.peer, .expected_name = entry.name});
+      known = &waiters.emplace_back(Waiter{.post = request.post, .peer = request.peer, .expected_name = asked.name});
     known->is_waiting = true;
     if (request.suspects) {
-      broker_->suspect(entry.address, entry.name, request.suspected, request.is_alive, now);
+      broker_->suspect(asked.address, asked.name, request.suspected, request.is_alive, now);
     } else {
-      broker_->want(entry.address, entry.name, now);
+      broker_->want(asked.address, asked.name, now);
     }
   }
   return true;
@@ -219,7 +238,10 @@ bool Handshaker::take_requests(Instant now) {
 bool Handshaker::receive(Instant now) {
   datagrams_.clear();
   link_->receive(datagrams_);
-  for (const link::Datagram& datagram : datagrams_) broker_->on_datagram(datagram.bytes, datagram.from, now);
+  for (const link::Datagram& datagram : datagrams_) {
+    if (has_left()) break;  // each may ask the application
+    broker_->on_datagram(datagram.bytes, datagram.from, now);
+  }
   link_->recycle();
   link::Unreachable report;
   for (int i = 0; i < kMaxUnreachables && link_->take_unreachable(report); ++i) {
@@ -245,7 +267,8 @@ bool Handshaker::send(Instant now) {
   return is_busy;
 }
 
-bool Handshaker::tell_news() {
+bool Handshaker::tell_news(Instant now) {
+  if (has_left()) return false;
   bool is_busy = false;
   handshake::Broker::News news;
   while (broker_->take_news(news)) {
@@ -253,14 +276,18 @@ bool Handshaker::tell_news() {
     const auto found = waiters_.find(news.address);
     if (found == waiters_.end()) continue;
     std::erase_if(found->second, [](const Waiter& waiter) { return waiter.post.expired(); });
+    std::size_t turn = 0;  // posts that call the same peer take different workers of it
     for (Waiter& waiter : found->second) {
       const auto post = waiter.post.lock();
       if (post == nullptr || (news.failure && !waiter.is_waiting)) continue;
       if (waiter.expected_name != news.expected_name) continue;
       waiter.is_waiting = false;
       CredentialNews told{.peer = waiter.peer, .failure = news.failure};
-      if (!news.failure)
-        told.credential = for_post(news.credential, seed_ % peer::kMaxDataAddresses + post->gate()->worker().index());
+      const handshake::WipeAtEnd wiped(told.credential.reset_key);
+      if (!news.failure) {
+        std::lock_guard lock(budget_mutex_);
+        told.credential = for_post(news.credential, budget_.choose(news.credential.data_addresses(), turn++, now));
+      }
       post->tell(std::move(told));
     }
   }
@@ -272,6 +299,7 @@ bool Handshaker::tell_news() {
 }
 
 void Handshaker::reload(Instant now) {
+  if (has_left()) return;
   reload_at_ = now + kReloadInterval;
   if (identity_->reload_if_changed(handshake::wall_clock_seconds())) broker_->set_credentials(identity_->current());
   if (const std::string complaint = identity_->complaint(); !complaint.empty()) {

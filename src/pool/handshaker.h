@@ -18,6 +18,7 @@
 #include "handshake/identity.h"
 #include "link/link.h"
 #include "link/receive_buffer.h"
+#include "peer/hello_budget.h"
 #include "pool/peer_entry.h"
 #include "pool/post.h"
 #include "weir/config.h"
@@ -48,7 +49,7 @@ class Handshaker final : public worker::Pollable,
   struct Request {
     std::weak_ptr<Post> post;
     std::uint32_t peer = 0;
-    const PeerEntry* entry = nullptr;  // lives as long as the pool
+    const PeerEntry* entry = nullptr;  // read in request() only
     bool suspects = false;
     bool is_alive = false;
     engine::CredentialId suspected{};
@@ -66,11 +67,16 @@ class Handshaker final : public worker::Pollable,
 
   // ---- any thread ----
   bool join(Instant until);
-  void leave(Instant until);
+  // False if the loop could not do it by then, because the application's own function runs there (see
+  // Identity::authorise) or its owner does not poll. It is then done when it can, and this object lives until it is. In
+  // either case nothing more is asked of the application, nor told to it.
+  bool leave(Instant until);
   void request(Request request);
   const Address& local() const { return local_; }
   bool find(const engine::CredentialId& id, engine::KnownCredential& out) const override;
   void on_shown(const engine::CredentialId& id) override;
+  bool may_greet(const Address& to, bool is_proven, Instant now) override;
+  void on_answer(const Address& from, Instant now) override;
 
   // ---- worker::Pollable ----
   bool poll_once(Instant now) override;
@@ -95,10 +101,18 @@ class Handshaker final : public worker::Pollable,
     bool is_waiting = false;
   };
 
+  // A request with what it needs of the pool, which may be gone when its turn comes.
+  struct Asked {
+    Request request;
+    Address address;
+    std::string name;
+  };
+
+  bool has_left() const { return has_left_.load(std::memory_order_relaxed); }
   bool take_requests(Instant now);
   bool receive(Instant now);
   bool send(Instant now);
-  bool tell_news();
+  bool tell_news(Instant now);
   void reload(Instant now);
 
   crypto::SystemEntropy entropy_;
@@ -129,9 +143,14 @@ class Handshaker final : public worker::Pollable,
   Instant reload_at_{};
 
   std::mutex mutex_;
-  std::vector<Request> requests_;
+  std::vector<Asked> requests_;
   std::vector<engine::CredentialId> shown_;
   std::atomic<bool> has_requests_{false};
+
+  std::mutex budget_mutex_;
+  peer::HelloBudget budget_;
+  // Relaxed: whoever runs on the loop meanwhile may see it a little later. What it must not touch, it does not have.
+  std::atomic<bool> has_left_{false};
 };
 
 }  // namespace weir::pool

@@ -34,7 +34,7 @@ class DevelopmentPools : public ::testing::TestWithParam<int> {
   int workers() const { return GetParam(); }
 };
 
-TEST_P(DevelopmentPools, OfOneProcessGroupTalk) {
+TEST_P(DevelopmentPools, OfOneUserTalk) {
   Pool server = open(identity_server(Identity::development()));
   serve_echo(server);
   Pool client = open(identity_client(Identity::development(), workers()));

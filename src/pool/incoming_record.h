@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "pool/record_pool.h"
+#include "schedule/priority_queue.h"
 #include "transfer/block_pool.h"
 #include "transfer/incoming_transfer.h"
 #include "weir/body.h"
@@ -22,7 +23,8 @@ struct IncomingRecord {
   using Pool = pool::RecordPool<IncomingRecord, std::shared_ptr<pool::Gate>>;
 
   Pool::Core* core = nullptr;
-  IncomingRecord* link = nullptr;  // in the free list, in the executor's queue, or at the gate with an answer
+  IncomingRecord* link = nullptr;               // in the free list, or at the gate with an answer
+  schedule::QueueHook<IncomingRecord> waiting;  // in the executor's queue
   transfer::IncomingTransfer* transfer = nullptr;
 
   // The answer, on its way from another thread: header and body, or the sentence of a failure.

@@ -155,7 +155,10 @@ Result<void> PoolState::open_with_identity(Address bind) {
   }
   if (Result<void> opened = handshaker_->open(std::move(self)); !opened) return opened;
   if (handshaker_->join(worker::read_clock() + kOwnerPatience)) return {};
-  return std::unexpected(Error(Code::timeout, kOwnerDoesNotPoll));
+  return std::unexpected(Error(Code::timeout, crew_->has_threads()
+                                                  ? "the handshake thread of these workers is busy: does a function given "
+                                                    "to Identity::authorise() block?"
+                                                  : kOwnerDoesNotPoll));
 }
 
 Result<void> PoolState::open_post(std::size_t index, const Address& bind, engine::EngineConfig engine) {
@@ -343,13 +346,18 @@ Result<void> PoolState::close(std::chrono::nanoseconds deadline) {
   const bool was_quiet = wait_until_quiet(until);
   bool have_left = true;
   for (auto& post : posts_) have_left &= post->leave(std::max(until, worker::read_clock() + kGoodbye));
-  if (handshaker_) handshaker_->leave(std::max(until, worker::read_clock() + kGoodbye));
+  bool have_handshakes_ended = !handshaker_ || handshaker_->leave(std::max(until, worker::read_clock() + kGoodbye));
   if (executor_) executor_->stop();
-  if (owns_crew_) crew_->stop();
+  if (owns_crew_) have_handshakes_ended &= crew_->stop(std::max(until, worker::read_clock() + kGoodbye));
   has_closed_.store(true, std::memory_order_release);
   if (!have_left) {
     return std::unexpected(Error(
         Code::timeout, std::string(kOwnerDoesNotPoll) + ": the pool ends when it does, or when that thread ends"));
+  }
+  if (!have_handshakes_ended) {
+    return std::unexpected(Error(Code::timeout,
+                                 "the function given to Identity::authorise() was still running at the deadline: the "
+                                 "handshake thread ends when it returns; what it uses must live until then"));
   }
   if (was_quiet) return {};
   return std::unexpected(Error(Code::timeout, "calls or handlers were still running at the deadline and were cut off"));

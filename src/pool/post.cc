@@ -240,7 +240,11 @@ void Post::run_task(void* context, transfer::IncomingTransfer& transfer, Instant
   Post& post = *method.post;
   IncomingRecord* record = post.accept(transfer, now);
   if (post.executor_ != nullptr && !post.executor_->has_room()) {
-    return post.fail(record, Code::overloaded, "the server's executor queue is full");
+    // Somebody is refused: whoever is least urgent, and of these the newest.
+    IncomingRecord* const other = post.executor_->push_out(record->priority);
+    if (other == nullptr) return post.fail(record, Code::overloaded, "the server's executor queue is full");
+    other->storage = Body();
+    Responder(other).fail(Code::overloaded, "the server's executor queue is full of more urgent requests");
   }
   record->method = &method;
   record->storage = keep_bytes({transfer.request, transfer.bytes}, transfer.pin, *post.gate_);

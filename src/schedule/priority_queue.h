@@ -94,10 +94,20 @@ class WeightedQueue {
   unsigned next_level() const {
     if ((occupied_ & (occupied_ - 1)) == 0) [[likely]]  // one level; has_single_bit() is a library call without popcnt
       return static_cast<unsigned>(std::countr_zero(occupied_));
-    return furthest_behind();
+    return furthest_behind(occupied_);
+  }
+  // Of these levels, a bit each, of which there must be one.
+  unsigned furthest_behind(std::uint32_t rest) const {
+    auto best = static_cast<unsigned>(std::countr_zero(rest));
+    for (rest &= rest - 1; rest != 0; rest &= rest - 1) {
+      const auto level = static_cast<unsigned>(std::countr_zero(rest));
+      if (before(time_[level], time_[best])) best = level;
+    }
+    return best;
   }
 
   T* front_of(unsigned level) const { return lists_[level].first; }
+  T* last_of(unsigned level) const { return lists_[level].last; }
   std::uint32_t occupied_levels() const { return occupied_; }
   bool empty() const { return occupied_ == 0; }
   std::size_t size() const { return size_; }
@@ -122,16 +132,6 @@ class WeightedQueue {
     }
     ++size_;
     return hook;
-  }
-
-  unsigned furthest_behind() const {
-    std::uint32_t rest = occupied_;
-    auto best = static_cast<unsigned>(std::countr_zero(rest));
-    for (rest &= rest - 1; rest != 0; rest &= rest - 1) {
-      const auto level = static_cast<unsigned>(std::countr_zero(rest));
-      if (before(time_[level], time_[best])) best = level;
-    }
-    return best;
   }
 
   std::uint32_t occupied_ = 0;  // bit per level that holds an element

@@ -7,7 +7,7 @@
 namespace weir::token {
 
 bool CreditAccount::holds_unused() const {
-  if (open_ && limit_ > received_ && !waiting_) return true;
+  if (open_ && limit_ > received_ && !waiting_hook_.queued) return true;
   if (nested_ == nullptr) return false;
   return std::any_of(nested_, nested_ + kLevels - 1, [](const CreditAccount& one) { return one.holds_unused(); });
 }
@@ -99,17 +99,7 @@ void CreditLedger::close(CreditAccount& account) {
   account.open_ = false;
   pool.promised -= account.limit_ - account.received_;  // what is received and unanswered stays promised
   if (account.level_ == 0 && !account.for_callbacks_) --paths_;
-  if (account.waiting_) {
-    CreditAccount** link = &pool.first_waiting;
-    CreditAccount* before = nullptr;
-    while (*link != &account) {
-      before = *link;
-      link = &(*link)->next_waiting_;
-    }
-    *link = account.next_waiting_;
-    if (pool.last_waiting == &account) pool.last_waiting = before;
-    account.waiting_ = false;
-  }
+  if (account.waiting_hook_.queued) pool.line.remove(account);
   if (account.raised_) {
     CreditAccount** link = &raised_;
     while (*link != &account) link = &(*link)->next_raised_;
@@ -131,7 +121,7 @@ void CreditLedger::finish_closed(std::uint8_t level, std::uint64_t cost) {
   serve_waiting(pools_[level]);
 }
 
-void CreditLedger::on_blocked(CreditAccount& account, std::uint64_t needed) {
+void CreditLedger::on_blocked(CreditAccount& account, std::uint64_t needed, std::uint8_t priority) {
   account.blocked_ = true;
   if (!account.open_) return;
   complained_ = account.level_;
@@ -148,7 +138,13 @@ void CreditLedger::on_blocked(CreditAccount& account, std::uint64_t needed) {
     // At most one message more than the limit is a sane wish; a larger one is cut to that.
     const std::uint64_t wish = std::min(needed, account.limit_ + options_.largest_cost);
     // One that is in line already may change its mind, but not to more than its bound.
-    if (!account.waiting_ || wish - account.finished_ <= bound) account.needed_ = wish;
+    const bool is_waiting = account.waiting_hook_.queued;
+    if (!is_waiting || wish - account.finished_ <= bound) account.needed_ = wish;
+    if (!is_waiting || priority < account.priority_) account.priority_ = priority;
+    if (is_waiting && account.waiting_hook_.level != account.priority_) {
+      pool_of(account).line.remove(account);
+      pool_of(account).line.push_back(account, account.priority_);
+    }
   }
   settle(pool_of(account), account);
 }
@@ -157,16 +153,13 @@ void CreditLedger::on_blocked(CreditAccount& account, std::uint64_t needed) {
 // enough. One that is at its bound per path is not in line: only its own answers make room, and they come by here.
 void CreditLedger::settle(Pool& pool, CreditAccount& account) {
   const bool wants = account.needed_ > account.limit_ && account.needed_ - account.finished_ <= bound_of(account);
-  if (pool.first_waiting != nullptr || (wants && !give(pool, account))) {
-    if (wants && !account.waiting_ && !account.for_callbacks_) {
-      account.waiting_ = true;
-      account.next_waiting_ = nullptr;
-      (pool.last_waiting != nullptr ? pool.last_waiting->next_waiting_ : pool.first_waiting) = &account;
-      pool.last_waiting = &account;
+  if (!pool.line.empty() || (wants && !give(pool, account))) {
+    if (wants && !account.waiting_hook_.queued && !account.for_callbacks_) {
+      pool.line.push_back(account, account.priority_);
     }
     serve_waiting(pool);
   }
-  if (pool.first_waiting == nullptr) raise(pool, account);
+  if (pool.line.empty()) raise(pool, account);
 }
 
 // A whole message or nothing: no hold-and-wait.
@@ -200,14 +193,16 @@ void CreditLedger::raise_nested(Pool& pool, CreditAccount& account) {
   pool.promised += step;
 }
 
-// Gives what was freed to whoever waits longest.
+// Gives what was freed to whoever's turn it is: weighted by priority, and among equals to whoever waits longest. Nobody
+// smaller goes first because it would fit: the turn stays where it is until there is enough, unless somebody comes
+// whose priority is further behind.
 void CreditLedger::serve_waiting(Pool& pool) {
-  while (pool.first_waiting != nullptr) {
-    CreditAccount& account = *pool.first_waiting;
+  while (CreditAccount* const next = pool.line.front()) {
+    CreditAccount& account = *next;
+    const std::uint64_t before = account.limit_;
     if (!give(pool, account)) return;
-    pool.first_waiting = account.next_waiting_;
-    if (pool.first_waiting == nullptr) pool.last_waiting = nullptr;
-    account.waiting_ = false;
+    pool.line.remove(account);
+    pool.line.charge(account.waiting_hook_.level, account.limit_ - before);
     account.blocked_ = true;  // it is to be told at once, however small the step
     if (!account.raised_) {
       account.raised_ = true;

@@ -6,8 +6,8 @@
 //
 // All promises of one engine come from one ledger, which has a pool of bytes for each level of nesting. A cold path
 // gets a small allowance, smaller the more paths there are. A path that says it is blocked has its window doubled, up
-// to the bound per path. When a pool is used up, blocked paths wait in order, and the engine is told that closing an
-// idle path would help.
+// to the bound per path. When a pool is used up, blocked paths wait in line, weighted by the priority of the most
+// urgent request that each has waiting, and the engine is told that closing an idle path would help.
 //
 // No level waits for the memory of another. Whoever holds some of level n waits at most for level n + 1, and requests
 // of the last level call nobody, so that nested calls cannot wait for each other in a circle.
@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "schedule/priority_queue.h"
 #include "token/answer_room.h"
 
 namespace weir::token {
@@ -31,7 +32,14 @@ struct CreditSender {
   std::uint64_t used = 0;
   std::uint64_t limit = 0;
   std::uint64_t told_blocked_at = ~std::uint64_t{0};  // the limit that a `blocked` frame was last sent for
+  std::uint8_t told_priority = 0;                     // and the priority in it
 
+  // A request of this priority waits, and the receiver does not know, or knows of less urgent ones only.
+  bool should_complain(std::uint8_t priority) const { return told_blocked_at != limit || priority < told_priority; }
+  void on_complained(std::uint8_t priority) {
+    told_blocked_at = limit;
+    told_priority = priority;
+  }
   bool may_send(std::uint64_t cost) const { return used + cost <= limit; }
   void raise(std::uint64_t to) {
     if (to > limit) limit = to;
@@ -127,9 +135,9 @@ class CreditAccount {
   bool open_ = false;
   bool for_callbacks_ = false;  // of a path that we made
   bool blocked_ = false;
-  bool waiting_ = false;
   bool raised_ = false;
-  CreditAccount* next_waiting_ = nullptr;
+  std::uint8_t priority_ = 0;                        // of the wish in needed_
+  schedule::QueueHook<CreditAccount> waiting_hook_;  // in the line of its pool
   CreditAccount* next_raised_ = nullptr;
   CreditAccount* nested_ = nullptr;  // of the outermost one: levels 1 to 4 of the same path, once they are in use
 };
@@ -170,14 +178,15 @@ class CreditLedger {
   void close(CreditAccount& account);
   void finish(CreditAccount& account, std::uint64_t cost);
   void finish_closed(std::uint8_t level, std::uint64_t cost);
-  // The sender needs its limit to be `needed`.
-  void on_blocked(CreditAccount& account, std::uint64_t needed);
+  // The sender needs its limit to be `needed`, for a request of this priority. One that is in line already keeps the
+  // most urgent priority that it has named, so that a late complaint changes nothing.
+  void on_blocked(CreditAccount& account, std::uint64_t needed, std::uint8_t priority = 0);
 
   // Paths whose limit grew because others finished; the engine must look at their accounts.
   CreditAccount* take_raised();
   // Somebody waits in the pool of whoever complained last.
-  bool starved() const { return pools_[complained_].first_waiting != nullptr; }
-  bool starved(std::uint8_t level) const { return pools_[level].first_waiting != nullptr; }
+  bool starved() const { return !pools_[complained_].line.empty(); }
+  bool starved(std::uint8_t level) const { return !pools_[level].line.empty(); }
   std::uint64_t promised(std::uint8_t level = 0) const { return pools_[level].promised; }
   const Options& options() const { return options_; }  // of level 0
   std::uint64_t nested_capacity() const { return pools_[1].capacity; }
@@ -189,8 +198,9 @@ class CreditLedger {
     std::uint64_t per_path = 0;
     std::uint64_t headroom = 0;  // only for what a request needs at once, never for windows; level 0 has none
     std::uint64_t promised = 0;  // sum of limit - finished
-    CreditAccount* first_waiting = nullptr;
-    CreditAccount* last_waiting = nullptr;
+    // Who waits. Bytes given to one are charged to its priority: a path that always names the most urgent one shares
+    // what that level gets with the others who do, message by message.
+    schedule::WeightedQueue<CreditAccount, &CreditAccount::waiting_hook_> line;
 
     std::uint64_t free_bytes() const { return capacity > promised ? capacity - promised : 0; }
     std::uint64_t spare_bytes() const { return free_bytes() > headroom ? free_bytes() - headroom : 0; }

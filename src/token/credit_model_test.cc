@@ -118,6 +118,7 @@ class Model {
     from.pop_back();
     return value;
   }
+  std::uint8_t priority() { return static_cast<std::uint8_t>(random_.below(schedule::kPriorityLevels)); }
   void finish_orphan() {
     const auto [level, cost] = take(orphans_);
     ledger_.finish_closed(level, cost);
@@ -147,7 +148,7 @@ class Model {
     if (path.sender.may_send(cost)) {
       CreditAccount::Receipt receipt = path.account.on_received(cost);
       if (receipt == CreditAccount::Receipt::no_room) {  // as the engine does; if that is of no use, it comes again
-        ledger_.on_blocked(path.account, path.account.received() + cost);
+        ledger_.on_blocked(path.account, path.account.received() + cost, priority());
         receipt = path.account.on_received(cost);
         if (receipt == CreditAccount::Receipt::no_room) {
           ++not_now_;
@@ -163,7 +164,7 @@ class Model {
     if (path.sender.told_blocked_at != path.sender.limit) {
       path.sender.told_blocked_at = path.sender.limit;
       ++complaints_;
-      ledger_.on_blocked(path.account, path.sender.used + cost);
+      ledger_.on_blocked(path.account, path.sender.used + cost, priority());
       path.account.announce_again();  // as the engine does: it is answered in any case
     }
     return false;
@@ -175,7 +176,7 @@ class Model {
   }
 
   void complain_wildly(ModelPath& path) {
-    ledger_.on_blocked(path.account, random_.chance(0.5) ? random_.next() : random_.below(10'000));
+    ledger_.on_blocked(path.account, random_.chance(0.5) ? random_.next() : random_.below(10'000), priority());
   }
 
   void finish(ModelPath& path) {

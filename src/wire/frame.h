@@ -83,7 +83,6 @@ struct AckFrame {
 
 // The other frames carry one value each:
 //   credit          level, limit: requests of that level may use credit up to `limit`, counted from the path's start
-//   blocked         level, needed: the limit that would let the next request go
 //   probe, probe_response   a timestamp of the prober's, echoed
 //   flow_reset      a transfer id
 //   close           a reason, and the highest generation seen: requests beyond it never arrived
@@ -98,6 +97,13 @@ struct CancelFrame {
   TransferId id;
   std::uint8_t level = 0;
   std::uint16_t total = 0;  // bytes of the request
+};
+
+// A request waits for credit of its level: the most urgent one, which needs the limit to be `needed`.
+struct BlockedFrame {
+  std::uint8_t level = 0;
+  std::uint8_t priority = 0;
+  std::uint64_t needed = 0;
 };
 
 // The sender will never again seal under a control key below `key_id`. Authenticated by a key of its own (rule K-10).
@@ -196,6 +202,10 @@ inline std::byte* encode_level(FrameType type, std::uint8_t level, std::uint64_t
   store<std::uint64_t>(to + 2, value);
   return to + 10;
 }
+inline std::byte* encode(const BlockedFrame& frame, std::byte* to) {
+  return encode_level(FrameType::blocked, static_cast<std::uint8_t>(frame.level | (frame.priority << 3)), frame.needed,
+                      to);
+}
 inline std::byte* encode_u64(FrameType type, std::uint64_t value, std::byte* to) {
   to[0] = static_cast<std::byte>(type);
   store<std::uint64_t>(to + 1, value);
@@ -278,6 +288,13 @@ inline const std::byte* decode_level(const std::byte* at, const std::byte* end, 
   level = static_cast<std::uint8_t>(at[1]);
   value = load<std::uint64_t>(at + 2);
   return at + 10;
+}
+inline const std::byte* decode(const std::byte* at, const std::byte* end, BlockedFrame& frame) {
+  std::uint8_t both = 0;
+  at = decode_level(at, end, both, frame.needed);
+  frame.level = both & 7;
+  frame.priority = (both >> 3) & 7;
+  return both < 64 ? at : nullptr;
 }
 inline const std::byte* decode_u64(const std::byte* at, const std::byte* end, std::uint64_t& value) {
   if (end - at < 9) return nullptr;

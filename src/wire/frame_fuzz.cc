@@ -103,8 +103,13 @@ const std::byte* small(const std::byte* at, const std::byte* end, std::byte* scr
       next = decode_u64(at, end, value);
       again_end = encode_u64(type, TransferId::unpack(value).packed(), scratch);
       break;
+    case FrameType::blocked: {
+      BlockedFrame frame;
+      next = decode(at, end, frame);
+      again_end = encode(frame, scratch);
+      break;
+    }
     case FrameType::credit:
-    case FrameType::blocked:
     case FrameType::close:
       next = decode_level(at, end, byte, value);
       again_end = encode_level(type, byte, value, scratch);

@@ -314,6 +314,34 @@ TEST(SmallFrames, SurviveARoundTripAndAreRejectedWhereverTheyAreCut) {
   EXPECT_EQ(bare[0], std::byte{12});
 }
 
+TEST(BlockedFrame, CarriesEveryLevelAndPriority) {
+  for (std::uint8_t level = 0; level < 8; ++level) {
+    for (std::uint8_t priority = 0; priority < 8; ++priority) {
+      const BlockedFrame frame{.level = level, .priority = priority, .needed = 0x0123456789abcdef};
+      expect_every_truncation_rejected(encoded([&](std::byte* to) { return encode(frame, to); }),
+                                       [&](const std::byte* at, const std::byte* end) {
+                                         BlockedFrame got;
+                                         const std::byte* next = decode(at, end, got);
+                                         if (next != nullptr) {
+                                           EXPECT_EQ(got.level, level);
+                                           EXPECT_EQ(got.priority, priority);
+                                           EXPECT_EQ(got.needed, frame.needed);
+                                         }
+                                         return next;
+                                       });
+    }
+  }
+}
+
+TEST(BlockedFrame, WithUnknownBitsMakesNoSense) {
+  for (const unsigned byte : {64u, 128u, 255u}) {
+    const Bytes bytes = encoded(
+        [&](std::byte* to) { return encode_level(FrameType::blocked, static_cast<std::uint8_t>(byte), 1, to); });
+    BlockedFrame got;
+    EXPECT_EQ(decode(bytes.data(), bytes.data() + bytes.size(), got), nullptr) << byte;
+  }
+}
+
 TEST(SmallFrames, CarryTheirTypeInTheFirstByte) {
   EXPECT_EQ(encoded([](std::byte* to) { return encode_level(FrameType::credit, 0, 0, to); })[0], std::byte{5});
   EXPECT_EQ(encoded([](std::byte* to) { return encode_level(FrameType::blocked, 0, 0, to); })[0], std::byte{6});

@@ -81,9 +81,9 @@ Result<std::shared_ptr<Worker>> Crew::handshake_worker() {
   return handshake_worker_ = worker;
 }
 
-Crew::~Crew() { stop(); }
+Crew::~Crew() { stop(read_clock() + kLastPatience); }
 
-void Crew::stop() {
+bool Crew::stop(Instant until) {
   {
     std::lock_guard lock(mutex_);
     is_stopping_ = true;
@@ -94,44 +94,45 @@ void Crew::stop() {
     worker->stop_and_join();
     worker->retire();
   }
-  if (handshake_worker_ != nullptr) {
-    handshake_worker_->stop_and_join();
-    handshake_worker_->retire();
-  }
+  if (handshake_worker_ == nullptr) return true;
+  const bool has_ended = handshake_worker_->stop_by(until, handshake_worker_);
+  if (has_ended) handshake_worker_->retire();
+  return has_ended;
 }
 
 void Crew::watch() {
   name_this_thread("weir-watchdog");
-  struct Seen {
-    std::uint64_t turns = 0;
-    Instant since{};
-    bool is_reported = false;
-  };
-  std::vector<Seen> seen(workers_.size(), Seen{.since = read_clock()});
+  std::vector<Watched> seen(workers_.size(), Watched{.since = read_clock()});
+  Watched handshakes{.since = read_clock()};
   std::unique_lock lock(mutex_);
   while (!stop_requested_.wait_for(lock, options_.watchdog / 4, [&] { return is_stopping_; })) {
     const Instant now = read_clock();
     for (std::size_t i = 0; i < workers_.size(); ++i) {
-      const std::uint64_t turns = workers_[i]->turns();
-      if (turns != seen[i].turns || workers_[i]->is_resting()) {
-        seen[i] = {.turns = turns, .since = now};
-        continue;
-      }
-      const Duration stuck = now - seen[i].since;
-      if (stuck < options_.watchdog || seen[i].is_reported) continue;
-      seen[i].is_reported = true;
-      if (options_.subscriber) {
-        options_.subscriber->on(
-            event::WorkerStalled{{.time_ns = now.ns, .worker = static_cast<std::uint32_t>(i)}, stuck});
-      }
-      if (options_.on_hang == OnHang::abort) {
-        std::fprintf(stderr,
-                     "weir: worker %zu has made no progress for %lld ms: a handler or continuation on it blocks; "
-                     "aborting, as Config::on_hang says\n",
-                     i, static_cast<long long>(stuck.count() / 1'000'000));
-        std::abort();
-      }
+      look_at(*workers_[i], seen[i], now, "worker", "a handler or continuation on it blocks");
     }
+    if (handshake_worker_ != nullptr) {
+      look_at(*handshake_worker_, handshakes, now, "the handshake thread, worker",
+              "a function given to Identity::authorise() blocks");
+    }
+  }
+}
+
+void Crew::look_at(const Worker& worker, Watched& seen, Instant now, const char* who, const char* why) const {
+  const std::uint64_t turns = worker.turns();
+  if (turns != seen.turns || worker.is_resting()) {
+    seen = {.turns = turns, .since = now};
+    return;
+  }
+  const Duration stuck = now - seen.since;
+  if (stuck < options_.watchdog || seen.is_reported) return;
+  seen.is_reported = true;
+  if (options_.subscriber) {
+    options_.subscriber->on(event::WorkerStalled{{.time_ns = now.ns, .worker = worker.index()}, stuck});
+  }
+  if (options_.on_hang == OnHang::abort) {
+    std::fprintf(stderr, "weir: %s %u has made no progress for %lld ms: %s; aborting, as Config::on_hang says\n", who,
+                 worker.index(), static_cast<long long>(stuck.count() / 1'000'000), why);
+    std::abort();
   }
 }
 

@@ -39,11 +39,22 @@ class Crew {
   // Where handshakes are made: a thread of their own, started on first use and shared by all pools, because one takes
   // milliseconds. Without threads, the only loop there is.
   Result<std::shared_ptr<Worker>> handshake_worker();
-  void stop();
+  // The workers' threads are waited for, as their handlers must have ended; the handshake thread, which may be inside
+  // of an application's function, until then. False: it goes on by itself until that function returns.
+  bool stop(Instant until);
 
  private:
+  static constexpr Duration kLastPatience = std::chrono::milliseconds(200);  // of the destructor
+
+  struct Watched {
+    std::uint64_t turns = 0;
+    Instant since{};
+    bool is_reported = false;
+  };
+
   Result<void> start();
   void watch();
+  void look_at(const Worker& worker, Watched& seen, Instant now, const char* who, const char* why) const;
 
   const Options options_;
   std::vector<std::shared_ptr<Worker>> workers_;

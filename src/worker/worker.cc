@@ -10,6 +10,12 @@
 #include "worker/place.h"
 
 namespace weir::worker {
+namespace {
+
+// In pieces: what is added to the time of day must not overflow it.
+Duration wait_until(Instant until) { return std::min<Duration>(until - read_clock(), std::chrono::seconds(1)); }
+
+}  // namespace
 
 Worker::Worker(Options options) : options_(std::move(options)), doorbell_(std::make_shared<Doorbell>()) {
   if (is_open()) poller_.add(doorbell_->descriptor(), nullptr);
@@ -27,7 +33,7 @@ void Worker::start() {
     owner_.store(&thread_context, std::memory_order_relaxed);
     is_running.store(true, std::memory_order_release);
     is_running.notify_one();
-    loop();
+    const std::shared_ptr<Worker> kept = loop();  // the last one of a worker that was let go: nothing may follow
   });
   // The owner is known before anybody submits, so that is_mine() never changes under a caller.
   is_running.wait(false, std::memory_order_acquire);
@@ -43,7 +49,24 @@ void Worker::stop_and_join() {
   thread_.join();
 }
 
-void Worker::loop() {
+bool Worker::stop_by(Instant until, std::shared_ptr<Worker> self) {
+  if (!thread_.joinable()) return true;
+  stopping_.store(true, std::memory_order_relaxed);
+  doorbell_->ring();
+  {
+    std::unique_lock lock(commands_mutex_);
+    while (!has_ended_ && read_clock() < until) command_done_.wait_for(lock, wait_until(until));
+    if (!has_ended_) {
+      self_ = std::move(self);
+      thread_.detach();
+      return false;
+    }
+  }
+  thread_.join();
+  return true;
+}
+
+std::shared_ptr<Worker> Worker::loop() {
   name_this_thread(("weir-worker-" + std::to_string(options_.index)).substr(0, 15).c_str());
   if (Result<void> pinned = pin_this_thread(options_.place); !pinned && options_.subscriber) {
     options_.subscriber->on(event::Degraded{
@@ -57,12 +80,15 @@ void Worker::loop() {
       rest(Duration::max());
     }
   }
-  for (bool has_ended = false; !has_ended;) {
+  active_threads.fetch_sub(1, std::memory_order_relaxed);
+  for (;;) {
     run_commands();
     std::lock_guard lock(commands_mutex_);
-    has_ended_ = has_ended = commands_.empty();
+    if (!commands_.empty()) continue;
+    has_ended_ = true;
+    command_done_.notify_all();
+    return std::move(self_);
   }
-  active_threads.fetch_sub(1, std::memory_order_relaxed);
 }
 
 bool Worker::try_own() {
@@ -364,6 +390,20 @@ bool Worker::run_on_loop(const std::function<void()>& function, Instant until) {
     commands_.push_back(&command);
     doorbell_->ring();
   }
+  return true;
+}
+
+bool Worker::try_on_loop(const std::function<void()>& function, Instant until) {
+  if (!has_thread() || is_mine()) return run_on_loop(function, until);
+  Command command{function};
+  std::unique_lock lock(commands_mutex_);
+  if (has_ended_) return false;
+  commands_.push_back(&command);
+  doorbell_->ring();
+  while (!command.is_done && read_clock() < until) command_done_.wait_for(lock, wait_until(until));
+  if (command.is_done) return true;
+  if (std::erase(commands_, &command) != 0) return false;
+  command_done_.wait(lock, [&] { return command.is_done; });  // it is running
   return true;
 }
 

@@ -56,6 +56,9 @@ class Worker {
   // Any thread, once; only with a thread. May throw std::system_error, if there can be no more threads.
   void start();
   void stop_and_join();  // any thread but its own
+  // The same, but a thread that has not ended by then is let go: it ends when it can, keeps `self` until then, and
+  // touches nothing but this worker and what is on it. False then.
+  bool stop_by(Instant until, std::shared_ptr<Worker> self);
 
   bool has_thread() const { return options_.has_thread; }
   // Any thread: whether the caller owns the loop.
@@ -108,7 +111,9 @@ class Worker {
   // Any thread: runs `function` as the owner and returns when it has run; in the owner's stead if there is none. False,
   // and it has not run and will not, if the worker has stopped or, without a thread, its owner did not poll until then.
   bool run_on_loop(const std::function<void()>& function, Instant until = Instant::never());
-  // Any thread: the same, but does not wait. For loops without a thread.
+  // Any thread: the same, but a thread that is busy all the time until then makes it false, too.
+  bool try_on_loop(const std::function<void()>& function, Instant until);
+  // Any thread: the same, but does not wait.
   void post(std::function<void()> function);
 
   const std::shared_ptr<Doorbell>& doorbell() const { return doorbell_; }
@@ -133,7 +138,7 @@ class Worker {
     bool is_done = false;
   };
 
-  void loop();
+  std::shared_ptr<Worker> loop();  // what it kept, if it was let go
   bool turn();
   bool poll_ready();
   bool poll_seat(Hosted& hosted);
@@ -170,7 +175,8 @@ class Worker {
   std::mutex commands_mutex_;
   std::condition_variable command_done_;
   std::vector<Command*> commands_;
-  bool has_ended_ = false;  // under commands_mutex_: the thread takes no more of them
+  bool has_ended_ = false;        // under commands_mutex_: the thread takes no more of them
+  std::shared_ptr<Worker> self_;  // the same: of a thread that was let go
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };

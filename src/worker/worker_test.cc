@@ -219,6 +219,50 @@ TEST(Worker, TakesNoCommandsOnceItHasStopped) {
   EXPECT_FALSE(worker.run_on_loop([] { ADD_FAILURE() << "there is no thread any more"; }));
 }
 
+TEST(Worker, ABusyThreadIsNotWaitedForBeyondTheTimeGiven) {
+  Worker worker({});
+  worker.start();
+  std::atomic<bool> is_busy{false}, may_end{false};
+  worker.post([&] {
+    is_busy = true;
+    while (!may_end) std::this_thread::yield();
+  });
+  while (!is_busy) std::this_thread::yield();
+  EXPECT_FALSE(worker.try_on_loop([] { ADD_FAILURE() << "it was given up"; }, read_clock() + 5ms));
+  may_end = true;
+  bool has_run = false;
+  EXPECT_TRUE(worker.try_on_loop([&] { has_run = true; }, Instant::never()));
+  EXPECT_TRUE(has_run);
+}
+
+TEST(Worker, AThreadThatDoesNotEndInTimeIsLetGoAndKeepsItsWorker) {
+  auto worker = std::make_shared<Worker>(Worker::Options{});
+  worker->start();
+  std::atomic<bool> is_busy{false}, may_end{false};
+  worker->post([&] {
+    is_busy = true;
+    while (!may_end) std::this_thread::yield();
+  });
+  while (!is_busy) std::this_thread::yield();
+  EXPECT_FALSE(worker->stop_by(read_clock() + 5ms, worker));
+  std::atomic<bool> has_run{false};
+  worker->post([&] { has_run = true; });
+  const std::weak_ptr<Worker> observed = worker;
+  worker.reset();
+  EXPECT_FALSE(observed.expired());
+  may_end = true;
+  while (!observed.expired()) std::this_thread::yield();
+  EXPECT_TRUE(has_run) << "what was posted before the end";
+}
+
+TEST(Worker, AThreadThatEndsInTimeIsJoined) {
+  auto worker = std::make_shared<Worker>(Worker::Options{});
+  worker->start();
+  EXPECT_TRUE(worker->stop_by(Instant::never(), worker));
+  EXPECT_EQ(worker.use_count(), 1);
+  EXPECT_TRUE(worker->stop_by(Instant::never(), worker)) << "twice is once";
+}
+
 // Not under the sanitizers: they need descriptors of their own to tell good memory from bad.
 #ifndef __SANITIZE_ADDRESS__
 TEST(Crew, IsNotOpenedWithoutDescriptors) {

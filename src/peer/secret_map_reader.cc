@@ -1,0 +1,71 @@
+// What any thread may ask a SecretMap at any time. See secret_map.cc for the writer's part.
+#include "peer/secret_map.h"
+#include "peer/secret_slot.h"
+
+namespace weir::peer {
+
+// Sets `use` to the found slot's word, and `copy`, if any, to a credential that was there as a whole. Null: not there.
+// A restart means that the writer has changed this very chain or slot meanwhile, so the loop ends.
+template <SecretMap::Chain chain, class Key>
+SecretMap::Slot* SecretMap::locate(const Key& key, std::uint64_t& use, Stored* copy) const {
+  const Link& first = head(key);
+  for (;;) {
+    const std::uint64_t moves = moves_.load(std::memory_order_acquire);
+    bool restart = false;
+    for (Index index = first.load(std::memory_order_acquire); index != 0 && !restart;) {
+      Slot& entry = slot(index);
+      use = entry.use.load(std::memory_order_acquire);
+      if ((use & kLive) == 0) {
+        restart = true;  // it left the chain before it died
+      } else if (!entry.matches(key)) {
+        index = entry.next[chain].load(std::memory_order_acquire);
+      } else {
+        if (copy != nullptr) entry.load(*copy);
+        // Relaxed: the acquire loads above keep it behind them.
+        const std::uint64_t after = entry.use.load(std::memory_order_relaxed);
+        const bool belongs = chain == by_id || (use & kAddressed) != 0;
+        if (belongs && ((use ^ after) & kLifeMask) == 0) return &entry;
+        restart = true;  // it left this chain before we looked
+      }
+    }
+    if (!restart && moves_.load(std::memory_order_relaxed) == moves) return nullptr;
+  }
+}
+
+template <SecretMap::Chain chain, class Key>
+bool SecretMap::read(const Key& key, Credential& out) const {
+  Stored copy;
+  std::uint64_t use = 0;
+  Slot* entry = locate<chain>(key, use, &copy);
+  if (entry == nullptr) return false;
+  copy.unpack(out);
+  copy.wipe();
+  // Relaxed, and may fail: only a hint to the writer's hand.
+  if ((use & kReferenced) == 0) entry->use.compare_exchange_weak(use, use | kReferenced, std::memory_order_relaxed);
+  return true;
+}
+
+bool SecretMap::find(const CredentialId& id, Credential& out) const { return read<by_id>(id, out); }
+
+bool SecretMap::find_by_address(const Address& address, Credential& out) const {
+  return read<by_address>(address, out);
+}
+
+// Applies to this life of the credential only.
+bool SecretMap::mark_used(const CredentialId& id, Side side) {
+  const std::uint64_t flags = side == Side::us ? kUsedByUs : side == Side::peer ? kUsedByPeer : kUsedByBoth;
+  std::uint64_t use = 0;
+  Slot* entry = locate<by_id>(id, use, nullptr);
+  if (entry == nullptr) return false;
+  const std::uint64_t life = use & kLifeMask;
+  while ((use & kLifeMask) == life) {
+    if ((use | flags) == use) return false;
+    // Acquire and release: what a thread did before it said so happens before the writer wipes.
+    if (entry->use.compare_exchange_weak(use, use | flags, std::memory_order_acq_rel, std::memory_order_acquire)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace weir::peer
