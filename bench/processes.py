@@ -1,5 +1,6 @@
 """Starting, watching and ending the processes that a benchmark needs, and nothing but those."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -15,11 +16,21 @@ class Failure(Exception):
     """A run that gave no usable figures; the text says why."""
 
 
-def free_port(transport):
+def free_ports(transport, count):
+    """The first of `count` consecutive ports that nobody has."""
     kind = socket.SOCK_STREAM if transport == "tcp" else socket.SOCK_DGRAM
-    with socket.socket(socket.AF_INET, kind) as probe:
-        probe.bind((LOOPBACK, 0))
-        return probe.getsockname()[1]
+    for _ in range(100):
+        with contextlib.ExitStack() as probes:
+            first = None
+            try:
+                for index in range(count):
+                    probe = probes.enter_context(socket.socket(socket.AF_INET, kind))
+                    probe.bind((LOOPBACK, first + index if first else 0))
+                    first = first or probe.getsockname()[1]
+                return first
+            except (OSError, OverflowError):
+                continue
+    raise Failure(f"there are no {count} consecutive ports free")
 
 
 def is_bound(transport, port):

@@ -20,7 +20,8 @@ import tempfile
 import time
 
 sys.dont_write_bytecode = True  # no __pycache__ beside the sources
-from processes import LOOPBACK, Failure, Server, free_port, last_words, process_cpu_seconds, run_client  # noqa: E402
+from processes import (LOOPBACK, Failure, Server, free_ports, last_words, process_cpu_seconds,  # noqa: E402
+                       run_client)
 
 # ---------------------------------------------------------------------------------------------------------------------
 # What is compared
@@ -50,6 +51,12 @@ PEERS = {
     # One datagram per look at the socket: the quickest a single outstanding call can be.
     "udp-spin-1": Peer("raw UDP, spinning", "udp_echo", None, "udp", both=["--mode", "spinning", "--batch", "1"]),
 }
+for _size in "1472", "8972":  # raw UDP as fast as it goes here, and in jumbo frames
+    PEERS[f"udp-bulk-{_size}"] = Peer(f"raw UDP, GSO+GRO, {_size} B", "udp_bulk", None, "udp",
+                                      client=["--segment", _size])
+BROADCAST_PEERS = 16
+PEERS["udp-bulk-many"] = Peer(f"raw UDP, GSO, to {BROADCAST_PEERS}", "udp_bulk", None, "udp",
+                              both=["--peers", str(BROADCAST_PEERS)])
 WEIR_WITH_SECRET = "weir-secret"  # the peer of a case whose Weir has an identity
 
 
@@ -63,7 +70,7 @@ def at_most(bound):
 
 class Case:
     def __init__(self, name, request, reply, window, peers, client_mode="inline", server_idle="spin", metric="rate",
-                 goal=None, ratio_goals=None, identity=False):
+                 goal=None, ratio_goals=None, identity=False, broadcast=False):
         self.name = name
         self.request = request
         self.reply = reply
@@ -71,16 +78,36 @@ class Case:
         self.peers = peers
         self.client_mode = client_mode
         self.server_idle = server_idle
-        self.metric = metric  # "rate": calls/s, more is better; "latency": median in us, less is better
-        self.goal = goal  # (text, predicate) about Weir's median
+        # "rate": calls/s, more is better; "bytes": payload/s, likewise; "latency": median in us, less is better
+        self.metric = metric
+        self.goal = goal  # (text, predicate) about Weir's median, or one for each MTU
         self.ratio_goals = ratio_goals or {}  # peer name -> (text, predicate) about the median of the ratios
         self.identity = identity  # Weir's processes have certificates instead of a secret
+        self.broadcast = broadcast  # each call goes to BROADCAST_PEERS servers of one process
+
+    def goal_at(self, mtu_name):
+        return self.goal[mtu_name] if isinstance(self.goal, dict) else self.goal
 
     def value(self, report):
-        return report["calls_per_s"] if self.metric == "rate" else report["latency_us"]["p50"]
+        return {"rate": report["calls_per_s"], "bytes": report["payload_bytes_per_s"],
+                "latency": report["latency_us"]["p50"]}[self.metric]
 
     def show(self, value):
-        return f"{value / 1e3:,.1f} k/s" if self.metric == "rate" else f"{value:,.2f} us"
+        return {"rate": f"{value / 1e3:,.1f} k/s", "bytes": f"{value / 1e9:,.2f} GB/s",
+                "latency": f"{value:,.2f} us"}[self.metric]
+
+    def what(self):
+        return {"rate": "calls/s", "bytes": "payload/s", "latency": "median latency"}[self.metric]
+
+
+def large_case(name, size, window, at_loopback, at_1500):
+    """Requests of `size` bytes, in GB/s: at least so many, and three times what gRPC does with TLS."""
+    def goal(gigabytes):
+        return f"at least {gigabytes:g} GB/s", at_least(gigabytes * 1e9)
+    grpc = ["grpc-tls", "grpc-tls-async"]
+    return Case(name, size, 64, window, [*grpc, "udp-bulk-1472", "udp-bulk-8972"], metric="bytes",
+                goal={"loopback": goal(at_loopback), "1500": goal(at_1500)},
+                ratio_goals={peer: ("at least 3 x", at_least(3)) for peer in grpc})
 
 
 CASES = [
@@ -96,9 +123,15 @@ CASES = [
          goal=("at least 400 k/s", at_least(4e5))),
     Case("identity-1024", 32, 32, 1024, [WEIR_WITH_SECRET], identity=True,
          ratio_goals={WEIR_WITH_SECRET: ("at least 0.95 x", at_least(0.95))}),
+    large_case("large-64k", 64 << 10, 64, at_loopback=2, at_1500=2),
+    large_case("large-1m", 1 << 20, 8, at_loopback=2.5, at_1500=2),
+    large_case("large-8m", 8 << 20, 8, at_loopback=2.5, at_1500=2),
+    Case("broadcast-16", 1 << 20, 8, 1, ["udp-bulk-many"], metric="latency", broadcast=True,
+         ratio_goals={"udp-bulk-many": ("at most 2 x", at_most(2))}),
 ]
 IDLE = "idle"
 HANDSHAKE = "handshake"
+STEPS = "steps"
 # Of the handshake program's comparisons: what it is, and what the median of the ratios should be.
 HANDSHAKE_ROWS = {
     "rate_udp": ("handshakes/s of a core, over UDP", ("at least 1 x", at_least(1))),
@@ -145,19 +178,29 @@ class Bench:
         return ["--identity", str(pathlib.Path(self.identities.name, "node"))]
 
     def client_common(self, case, port):
-        return ["--peer", f"{LOOPBACK}:{port}", "--window", str(case.window), "--size", str(case.request), "--reply",
-                str(case.reply), "--seconds", str(self.options.seconds), "--core", str(self.options.client_core)]
+        return ["--peer", f"{LOOPBACK}:{port}", "--window", str(case.window), "--size", str(case.request),
+                "--seconds", str(self.options.seconds), "--core", str(self.options.client_core)]
 
-    def weir_server(self, idle, mtu, security=()):
-        port = free_port("udp")
+    def reply(self, case):
+        return ["--reply", str(case.reply)]
+
+    def weir_server(self, idle, mtu, security=(), servers=1):
+        port = free_ports("udp", servers)
         command = [str(self.weir), "perf", "server", "--listen", f"{LOOPBACK}:{port}", "--core",
-                   str(self.options.server_core), "--mode", "inline", "--idle", idle, *security]
-        return Server(command + (["--mtu", str(mtu)] if mtu else []), "udp", port, self.environment)
+                   str(self.options.server_core), "--mode", "inline", "--idle", idle, "--servers", str(servers),
+                   *security]
+        return Server(command + (["--mtu", str(mtu)] if mtu else []), "udp", port + servers - 1, self.environment)
 
     def measure_weir(self, case, mtu, security=()):
-        with self.weir_server(case.server_idle, mtu, security) as server:
-            command = [str(self.weir), "perf", "client", *self.client_common(case, server.port), "--mode",
+        servers = BROADCAST_PEERS if case.broadcast else 1
+        with self.weir_server(case.server_idle, mtu, security, servers) as server:
+            first = server.port - servers + 1
+            command = [str(self.weir), "perf", "broadcast" if case.broadcast else "client",
+                       *self.client_common(case, first), *([] if case.broadcast else self.reply(case)), "--mode",
                        case.client_mode, "--json", *security, *(["--mtu", str(mtu)] if mtu else [])]
+            if case.broadcast:
+                ports = range(first, first + servers)
+                command[command.index("--peer") + 1] = ",".join(f"{LOOPBACK}:{port}" for port in ports)
             return run_client(command, self.options.seconds, self.environment)
 
     def is_built(self, peer):
@@ -167,11 +210,12 @@ class Bench:
         program = str(self.peer_directory / peer.program)
         with tempfile.TemporaryDirectory(prefix="weir-bench-") as directory:
             extra = ["--certificate", directory] if peer.program == "grpc_tls" else []
-            port = free_port(peer.transport)
+            port = free_ports(peer.transport, BROADCAST_PEERS if case.broadcast else 1)
             command = [program, "server", "--listen", f"{LOOPBACK}:{port}", "--core", str(self.options.server_core),
                        *peer.server_options, *extra]
             with Server(command, peer.transport, port, self.environment):
-                command = [program, "client", *self.client_common(case, port), *peer.client_options, *extra]
+                command = [program, "client", *self.client_common(case, port), *self.reply(case),
+                           *peer.client_options, *extra]
                 return run_client(command, self.options.seconds, self.environment)
 
     def compare(self, case, mtu, peer_name):
@@ -205,8 +249,8 @@ class Bench:
         """CPU of a server that has served and has nothing left to do."""
         case = Case("idle", 32, 32, 16, [])
         with self.weir_server("adaptive", None) as server:
-            command = [str(self.weir), "perf", "client", *self.client_common(case, server.port), "--mode", "inline",
-                       "--json"]
+            command = [str(self.weir), "perf", "client", *self.client_common(case, server.port), *self.reply(case),
+                       "--mode", "inline", "--json"]
             run_client(command, self.options.seconds, self.environment)
             time.sleep(1)
             before, begin = process_cpu_seconds(server.process.pid), time.monotonic()
@@ -226,6 +270,19 @@ class Bench:
             result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600)
         except subprocess.TimeoutExpired:
             raise Failure("it did not end within 600 s")
+        if result.returncode != 0:
+            raise Failure(f"it ended with {result.returncode}: {last_words(result.stderr)}")
+        return json.loads(result.stdout)
+
+
+    def measure_steps(self, mtu_name):
+        program = self.options.build / "bench" / "steps"
+        if not os.access(program, os.X_OK):
+            raise Failure("not built (it needs Linux)")
+        # Loopback's MTU is a packet for each record.
+        mtu = MTUS[mtu_name] or 61_440 + 94
+        command = [str(program), "--json", "--mtu", str(mtu), "--core", str(self.options.client_core)]
+        result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
         if result.returncode != 0:
             raise Failure(f"it ended with {result.returncode}: {last_words(result.stderr)}")
         return json.loads(result.stdout)
@@ -290,9 +347,8 @@ def run_case(bench, case, mtu_name):
     mtu = MTUS[mtu_name]
     result = {"case": case.name, "mtu": mtu_name, "request_bytes": case.request, "reply_bytes": case.reply,
               "window": case.window, "metric": case.metric, "rows": [], "goals": []}
-    what = "calls/s" if case.metric == "rate" else "median latency"
     print(f"\n{case.name}, MTU {mtu_name}: {case.request} B requests, {case.reply} B replies, "
-          f"{case.window} outstanding, client {case.client_mode}; {what}")
+          f"{case.window} outstanding, client {case.client_mode}; {case.what()}")
     print(f"  {'peer':<20} {'peer':>14}" + ("" if bench.options.peers_only else f" {'weir':>16} {'weir/peer':>12}"))
     for name in case.peers if case.identity else bench.options.peers or case.peers:
         row = bench.compare(case, mtu, name)
@@ -311,7 +367,7 @@ def run_case(bench, case, mtu_name):
               + (f", MTU {seen}" if seen else "")
               + (f", goodput {statistics.median(goodput):.3f}" if goodput else ""))
     if case.goal:
-        text, reached = case.goal
+        text, reached = case.goal_at(mtu_name)
         judge(result, f"weir {text}", reports and reached(result["weir_median"]))
     for row in result["rows"]:
         if row["peer"] in case.ratio_goals:
@@ -362,6 +418,20 @@ def run_handshakes(bench):
     return result
 
 
+def run_steps(bench, mtu_name):
+    """Where the time of a large message goes, each step alone on one core."""
+    result = {"case": STEPS, "mtu": mtu_name, "rows": [], "goals": []}
+    print(f"\nsteps, MTU {mtu_name}: what each step of a large message costs, alone on one core")
+    try:
+        result["report"] = bench.measure_steps(mtu_name)
+    except Failure as failure:
+        print(f"  {failure}")
+        return result
+    for step in result["report"]["steps"]:
+        print(f"  {step['side']:<9} {step['step']:<24} {step['ns_per_byte']:>8.4f} ns/B {1 / step['ns_per_byte']:>8.1f} GB/s")
+    return result
+
+
 def aes_backend(results):
     for result in results:
         for row in result["rows"]:
@@ -375,7 +445,7 @@ def aes_backend(results):
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     root = pathlib.Path(__file__).resolve().parent.parent
-    names = [case.name for case in CASES] + [IDLE, HANDSHAKE]
+    names = [case.name for case in CASES] + [IDLE, HANDSHAKE, STEPS]
     parser.add_argument("--build", type=pathlib.Path, default=root / "build" / "bench",
                         help="the build folder (default: build/bench)")
     parser.add_argument("--weir", type=pathlib.Path, help="the weir command (default: BUILD/apps/weir/weir)")
@@ -430,6 +500,8 @@ def main():
         results.append(run_idle(bench))
     if not options.peers_only and (not options.cases or HANDSHAKE in options.cases):
         results.append(run_handshakes(bench))
+    if not options.peers_only and (not options.cases or STEPS in options.cases):
+        results.extend(run_steps(bench, mtu_name) for mtu_name in options.mtus or MTUS)
     bench.close()
     if not options.peers_only:
         facts["aes"] = aes_backend(results)

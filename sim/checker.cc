@@ -6,6 +6,8 @@
 #include <cstring>
 #include <utility>
 
+#include "buffer/open.h"
+
 namespace weir::sim {
 namespace {
 
@@ -47,12 +49,13 @@ void Checker::on_start(HostId host) { started_[host] = world_.now(); }
 
 void Checker::on_stop(HostId host) { unanswered_.erase(host); }
 
-const CallRecord* Checker::on_run(HostId host, const engine::Engine&, const engine::EngineConfig& config,
-                                  const transfer::IncomingTransfer& request) {
+const CallRecord* Checker::on_run(HostId host, const engine::EngineConfig& config,
+                                  const transfer::IncomingTransfer& request, ByteSpan message,
+                                  std::size_t header_bytes) {
   ++totals_.handlers_run;
-  const auto instruction = read_request({request.request, request.bytes});
+  const auto instruction = read_request(message);
   if (!instruction || instruction->id >= records_.size()) {
-    violation(fmt::format("host {} ran a request of {} bytes that nobody sent", host, request.bytes));
+    violation(fmt::format("host {} ran a request of {} bytes that nobody sent", host, message.size()));
     return nullptr;
   }
   CallRecord& record = records_[instruction->id];
@@ -73,9 +76,9 @@ const CallRecord* Checker::on_run(HostId host, const engine::Engine&, const engi
     violation(fmt::format("{} was over before host {} restarted, and ran after it", describe(record), host));
   }
   if (request.priority != record.instruction.priority || request.depth != record.instruction.depth ||
-      request.header_bytes != record.instruction.header_bytes) {
+      header_bytes != record.instruction.header_bytes) {
     violation(fmt::format("{} arrived with priority {}, depth {} and {} header bytes instead of {}", describe(record),
-                          request.priority, request.depth, request.header_bytes, record.instruction.header_bytes));
+                          request.priority, request.depth, header_bytes, record.instruction.header_bytes));
   }
   check_bounds(host, config, record, request.bytes);
   return &record;
@@ -143,12 +146,7 @@ void Checker::on_complete(std::uint64_t id, const transfer::Outcome& outcome, Du
       return;
     }
     if (record.runs != 1) violation(fmt::format("{} got a reply, but ran {} times", describe(record), record.runs));
-    if (record.instruction.answer == Answer::error) {
-      violation(fmt::format("{} got a reply although its handler answers with errors", describe(record)));
-    } else if (!is_reply_to(outcome.bytes, outcome.header_bytes, record.instruction)) {
-      violation(fmt::format("{} got a reply that does not belong to it", describe(record)));
-    }
-    return;
+    return judge_reply(record, outcome);
   }
   ++totals_.failed[outcome.code];
   if (!outcome.may_have_run && record.runs != 0) {
@@ -176,6 +174,22 @@ void Checker::on_complete(std::uint64_t id, const transfer::Outcome& outcome, Du
     violation(fmt::format("{} had to succeed, but failed with {} after {:.3f} ms: {}", describe(record),
                           name(outcome.code), milliseconds(now - record.submitted),
                           got.empty() ? std::string_view(outcome.sentence) : got));
+  }
+}
+
+void Checker::judge_reply(const CallRecord& record, const transfer::Outcome& outcome) {
+  ByteSpan reply = outcome.bytes;
+  if (outcome.landing != nullptr) {
+    if (!buffer::open_all(*outcome.landing)) {
+      violation(fmt::format("{} got a large reply that does not open", describe(record)));
+      return;
+    }
+    reply = outcome.landing->whole();
+  }
+  if (record.instruction.answer == Answer::error) {
+    violation(fmt::format("{} got a reply although its handler answers with errors", describe(record)));
+  } else if (!is_reply_to(reply, outcome.header_bytes, record.instruction)) {
+    violation(fmt::format("{} got a reply that does not belong to it", describe(record)));
   }
 }
 
@@ -209,10 +223,36 @@ void Checker::check_nothing_left(HostId host, const engine::Census& census, std:
       {"packets in flight", census.packets_in_flight},
       {"bytes of credit", census.credit_used},
       {"receive buffers", buffers},
+      {"writers", census.writers},
+      {"arrivals", census.arrivals},
+      {"regions", census.regions},
+      {"leaked regions", census.regions_leaked},
+      {"bytes of large messages", census.large_bytes},
   };
   for (const auto& [what, count] : kinds) {
     if (count != 0) violation(fmt::format("host {} has {} {} left over", host, count, what));
   }
+}
+
+void Checker::check_memory(Host& host) {
+  const Limits& limits = host.config().limits;
+  const std::uint64_t bound =
+      limits.large_request_bytes + 4 * limits.nested_large_request_bytes + limits.large_reply_bytes;
+  const std::uint64_t accounted = host.engine().census().large_bytes;
+  if (accounted > bound) {
+    violation(fmt::format("host {} has {} bytes of large messages; its limits make {}", host.id(), accounted, bound));
+  }
+  // What comes with each message, tags and the like, is small beside it.
+  if (host.landings().taken_bytes() > accounted + accounted / 8) {
+    violation(fmt::format("host {} has {} bytes of memory for large messages, of which only {} are accounted for",
+                          host.id(), host.landings().taken_bytes(), accounted));
+  }
+}
+
+void Checker::check_no_memory_left(const Host& host) {
+  if (host.landings().taken_bytes() + host.payloads().taken_bytes() == 0) return;
+  violation(fmt::format("host {} has {} bytes of large messages and {} bytes of payloads left over", host.id(),
+                        host.landings().taken_bytes(), host.payloads().taken_bytes()));
 }
 
 void Checker::check_nothing_left(HostId host, const Handshaker& handshaker, std::uint32_t max_credentials) {

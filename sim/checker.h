@@ -68,9 +68,9 @@ class Checker {
   const CallRecord& record(std::uint64_t id) const { return records_[id]; }
   void on_cancel(std::uint64_t id) { records_[id].cancel_asked = true; }
   void on_start(HostId host);
-  // Judges the request that a handler was given; null if it is nobody's.
-  const CallRecord* on_run(HostId host, const engine::Engine& engine, const engine::EngineConfig& config,
-                           const transfer::IncomingTransfer& request);
+  // Judges the request that a handler was given, of which `message` is header and body; null if it is nobody's.
+  const CallRecord* on_run(HostId host, const engine::EngineConfig& config, const transfer::IncomingTransfer& request,
+                           ByteSpan message, std::size_t header_bytes);
   void on_answered(HostId host, std::uint64_t id, std::size_t bytes);
   void on_stop(HostId host);
   void on_complete(std::uint64_t id, const transfer::Outcome& outcome, Duration slack);
@@ -86,6 +86,9 @@ class Checker {
   // The run is over and the network has long been calm.
   void check_end();
   void check_nothing_left(HostId host, const engine::Census& census, std::size_t buffers);
+  // Memory of large messages: no more than is accounted for, and that is no more than the limits say.
+  void check_memory(Host& host);
+  void check_no_memory_left(const Host& host);
   void check_success(double least);
   // Urgent calls took so many times less time than bulk ones, on average, and bulk ones went on all the while.
   void check_priorities(double least_advantage);
@@ -103,6 +106,7 @@ class Checker {
     std::map<Caller, std::size_t> by_caller;
   };
 
+  void judge_reply(const CallRecord& record, const transfer::Outcome& outcome);
   void check_bounds(HostId host, const engine::EngineConfig& config, const CallRecord& record, std::size_t bytes);
 
   World& world_;

@@ -18,7 +18,7 @@ Handshaker::Handshaker(World& world, const Options& options, crypto::Entropy& en
   handshake::Broker::Options broker{
       .credentials = credentials,
       .accepts = options.accepts,
-      .self = std::move(self),
+      .self = self,
       .signer = options.signer,
       .wall_clock = [this] { return wall_seconds(world_.now()) + options_.clock_error_seconds; },
       .entropy = &entropy,

@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
+#include "buffer/seal.h"
+#include "engine/engine_access.h"
 #include "sim/random_stream.h"
 
 namespace weir::sim {
 
 Host::Process::Process(Host& host, std::uint32_t life)
     : entropy(stream_seed(host.world_.seed, "entropy", std::uint64_t{host.id_} << 32 | life)),
+      data_keys(stream_seed(host.world_.seed, "data keys", std::uint64_t{host.id_} << 32 | life)),
       watch(host.world_, host.id_),
       link(host.world_.network, host.world_.queue, host.id_, host.world_.network.address_of(host.id_),
            host.link_options_, [&host] { host.wake(); }),
@@ -46,15 +50,16 @@ std::unique_ptr<Handshaker> Host::make_handshaker(Process& process, std::uint32_
   return handshaker;
 }
 
-Host::Host(World& world, HostId id, engine::EngineConfig config, const SimLink::Options& link_options,
+Host::Host(World& world, HostId id, const engine::EngineConfig& config, const SimLink::Options& link_options,
            const std::optional<HostIdentity>& identity, Application& application)
     : world_(world),
       id_(id),
-      config_(std::move(config)),
+      config_(config),
       link_options_(link_options),
       identity_(identity),
       address_(world.network.address_of(id)),
       application_(application) {
+  config_.memory = landings_.get();
   if (!identity_) return;
   address_.port = kHandshakePort;
   world_.network.add_address(id_, address_);
@@ -62,6 +67,10 @@ Host::Host(World& world, HostId id, engine::EngineConfig config, const SimLink::
 
 Host::~Host() {
   if (is_up()) crash();
+  // What is left over was found and reported. It must not end the process before somebody has read so.
+  for (auto* memory : {&landings_, &payloads_}) {
+    if ((*memory)->taken_bytes() != 0) (void)memory->release();
+  }
 }
 
 void Host::start() {
@@ -93,6 +102,21 @@ Result<std::uint32_t> Host::peer(const Host& other) {
   process_->peers.emplace(other.id(), *made);
   if (process_->handshaker != nullptr) process_->handshaker->add_peer(*made, other.address());
   return made;
+}
+
+buffer::Sealed* Host::seal(ByteSpan text) {
+  crypto::KeyBytes key;
+  process_->data_keys.fill(key);
+  buffer::Sealed* const sealed = buffer::seal(*payloads_, text, key, buffer::thread_key());
+  WEIR_CHECK(sealed != nullptr, "a simulated host has memory for every payload");
+  return sealed;
+}
+
+void Host::revoke_regions(double chance, Random& random) {
+  const std::uint32_t revoked = engine::testing::EngineAccess::revoke_regions(
+      engine(), world_.now(), [&](const auto&) { return random.chance(chance); });
+  world_.journal.note(world_.now(), "revoke host regions", {id_, revoked});
+  wake();
 }
 
 void Host::stall_until(Instant end) {

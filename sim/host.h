@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 
+#include "buffer/heap_memory.h"
 #include "engine/engine.h"
 #include "sim/entropy.h"
 #include "sim/handshaker.h"
@@ -40,7 +41,7 @@ struct HostIdentity {
 
 class Host {
  public:
-  Host(World& world, HostId id, engine::EngineConfig config, const SimLink::Options& link_options,
+  Host(World& world, HostId id, const engine::EngineConfig& config, const SimLink::Options& link_options,
        const std::optional<HostIdentity>& identity, Application& application);
   ~Host();
   Host(const Host&) = delete;
@@ -56,6 +57,14 @@ class Host {
   // Null: it has no identity.
   const Handshaker* handshaker() const { return process_->handshaker.get(); }
   std::size_t buffers_in_use() const;
+  // Memory that large messages arrive in, and that of payloads which are sent. Both outlive the process, because what
+  // is in them may be held by whoever is told of its end.
+  const buffer::HeapMemory& landings() const { return *landings_; }
+  const buffer::HeapMemory& payloads() const { return *payloads_; }
+  // With a key of the process's own, which comes from the seed. One reference.
+  buffer::Sealed* seal(ByteSpan text);
+  // Takes back regions that the process has granted, each by the chance given.
+  void revoke_regions(double chance, Random& random);
   // How others name it.
   const Address& address() const { return address_; }
   // What its engine knows the other host by.
@@ -79,6 +88,7 @@ class Host {
   struct Process {
     Process(Host& host, std::uint32_t life);
     SeededEntropy entropy;
+    SeededEntropy data_keys;
     Watch watch;
     SimLink link;
     std::unique_ptr<SimLink> handshake_link;
@@ -95,8 +105,12 @@ class Host {
   void poll_at(Instant when);
   void poll();
 
+  static constexpr std::uint64_t kMemoryBytes = std::uint64_t{1} << 32;  // beyond every limit of a scenario
+
   World& world_;
   HostId id_;
+  std::unique_ptr<buffer::HeapMemory> landings_ = std::make_unique<buffer::HeapMemory>(kMemoryBytes);
+  std::unique_ptr<buffer::HeapMemory> payloads_ = std::make_unique<buffer::HeapMemory>(kMemoryBytes);
   engine::EngineConfig config_;
   SimLink::Options link_options_;
   std::optional<HostIdentity> identity_;

@@ -4,6 +4,16 @@
 #include <utility>
 
 namespace weir::sim {
+namespace {
+
+// The train's next datagram.
+Segment first_of(const link::Train& train) {
+  if (!train.segments.empty()) return train.segments.front();
+  const std::size_t segment = train.segment_size == 0 ? train.bytes.size() : train.segment_size;
+  return {.head = train.bytes.first(std::min(segment, train.bytes.size()))};
+}
+
+}  // namespace
 
 SimLink::SimLink(Network& network, EventQueue& queue, HostId host, const Address& local, const Options& options,
                  std::function<void()> on_arrival)
@@ -60,26 +70,30 @@ std::size_t SimLink::send(std::span<link::Train> trains, std::span<link::SendSta
   writable_at_ = Instant::never();
   for (std::size_t i = 0; i < trains.size(); ++i) {
     link::Train& train = trains[i];
-    const std::size_t segment = train.segment_size == 0 ? train.bytes.size() : train.segment_size;
     statuses[i] = link::SendStatus::sent;
-    if (std::min(segment, train.bytes.size()) > network_.shape_of(host_).datagram_bytes) {
+    if (first_of(train).size() > network_.shape_of(host_).datagram_bytes) {
       statuses[i] = link::SendStatus::too_big;
       continue;
     }
-    while (!train.bytes.empty()) {
-      const std::size_t size = std::min(segment, train.bytes.size());
-      const Instant room_at = network_.room_at(host_, size);
+    while (!train.is_empty()) {
+      const Segment next = first_of(train);
+      const Instant room_at = network_.room_at(host_, next.size());
       if (options_.blocks && room_at > queue_.now()) {
         statuses[i] = link::SendStatus::would_block;
         writable_at_ = room_at;
         return i;
       }
-      network_.transmit(host_,
-                        {.source = local(),
-                         .destination = train.to,
-                         .ecn = static_cast<std::uint8_t>(train.ecn),
-                         .bytes = {train.bytes.begin(), train.bytes.begin() + static_cast<std::ptrdiff_t>(size)}});
-      train.bytes = train.bytes.subspan(size);
+      std::vector<std::byte> bytes{next.head.begin(), next.head.end()};
+      bytes.insert(bytes.end(), next.body.begin(), next.body.end());
+      network_.transmit(host_, {.source = local(),
+                                .destination = train.to,
+                                .ecn = static_cast<std::uint8_t>(train.ecn),
+                                .bytes = std::move(bytes)});
+      if (train.segments.empty()) {
+        train.bytes = train.bytes.subspan(next.size());
+      } else {
+        train.segments = train.segments.subspan(1);
+      }
     }
   }
   return trains.size();

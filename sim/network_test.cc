@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "sim/link.h"
@@ -150,6 +151,37 @@ TEST_F(ShortQueueTest, ALinkWouldBlockUntilItsQueueHasRoom) {
   finish();
   EXPECT_EQ(status, link::SendStatus::sent);
   EXPECT_EQ(catcher_.packets.size(), 10u);
+}
+
+TEST_F(ShortQueueTest, ALinkJoinsGatheredSegmentsAndKeepsThoseWithoutRoom) {
+  SimLink link(network_, queue_, left_, kLeft, {.blocks = true}, [] {});
+  const std::vector<std::byte> head(54, std::byte{1});
+  const std::vector<std::byte> body(900, std::byte{2});
+  std::vector<Segment> segments(9, Segment{.head = head, .body = body});
+  segments.push_back({.head = head, .body = ByteSpan{body}.first(5)});
+  link::Train train{.to = kRight, .ecn = link::Ecn::ect0, .segment_size = 954, .segments = segments};
+  link::SendStatus status{};
+  EXPECT_EQ(link.send({&train, 1}, {&status, 1}), 0u);
+  EXPECT_EQ(status, link::SendStatus::would_block);
+  EXPECT_EQ(train.segments.size(), 5u);
+  for (int round = 0; round < 10 && link.send({&train, 1}, {&status, 1}) == 0; ++round) {
+    while (queue_.run_next(link.writable_at())) {
+    }
+  }
+  finish();
+  EXPECT_EQ(status, link::SendStatus::sent);
+  ASSERT_EQ(catcher_.packets.size(), 10u);
+  std::vector<std::byte> whole(954, std::byte{2});
+  std::ranges::copy(head, whole.begin());
+  for (std::size_t i = 0; i < 9; ++i) EXPECT_EQ(catcher_.packets[i].bytes, whole);
+  whole.resize(59);
+  EXPECT_EQ(catcher_.packets[9].bytes, whole);
+
+  const std::vector<std::byte> too_much(1'419);
+  const Segment oversized{.head = head, .body = too_much};
+  train.segments = {&oversized, 1};
+  EXPECT_EQ(link.send({&train, 1}, {&status, 1}), 1u);
+  EXPECT_EQ(status, link::SendStatus::too_big);
 }
 
 TEST_F(NetworkTest, ALinkReceivesInPackedBuffersAndRefusesWhatTheInterfaceCannotCarry) {

@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "sim/identity_scenario.h"
+#include "sim/large_scenario.h"
 #include "sim/random_stream.h"
 
 namespace weir::sim {
@@ -187,7 +188,8 @@ void spread(Scenario& s, Random& random) {
 }
 
 bool is_timed(const Scenario& s) {
-  return s.partitions + s.crashes + s.closings + s.stalls + s.mtu_changes != 0 || s.attack_interval.count() != 0;
+  return s.partitions + s.crashes + s.closings + s.stalls + s.mtu_changes + s.revocations != 0 ||
+         s.attack_interval.count() != 0;
 }
 
 struct Named {
@@ -218,6 +220,11 @@ constexpr Named kScenarios[] = {
     {"identity_restart", identity_restart},
     {"identity_replay", identity_replay},
     {"identity_mixed", identity_mixed},
+    {"large", large},
+    {"large_revoke", large_revoke},
+    {"large_exhausted", large_exhausted},
+    {"large_restart", large_restart},
+    {"large_hostile", large_hostile},
 };
 
 constexpr auto kNames = [] {

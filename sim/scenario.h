@@ -31,6 +31,13 @@ struct CrashAt {
   Duration absence{0};
 };
 
+// Regions that a process takes back so long after the n-th datagram of the run has reached the switch.
+struct RevokeAt {
+  HostId host = 0;
+  std::uint32_t datagram = 0;
+  Duration delay{0};
+};
+
 struct Scenario {
   std::string_view name;
   std::uint64_t seed = 0;
@@ -62,6 +69,8 @@ struct Scenario {
   std::uint32_t stalls = 0;
   Duration longest_stall{50'000'000};
   std::uint32_t mtu_changes = 0;
+  std::uint32_t revocations = 0;  // each of some of the regions that a process has granted
+  std::vector<RevokeAt> revokes_at;
   Duration attack_interval{0};  // 0: nobody attacks
 
   // A restarted callee must be of use again so soon after the first packet that reaches it.

@@ -140,6 +140,93 @@ TEST(Identities, SurviveACrashAtEveryStep) {
   }
 }
 
+// ---- large messages ------------------------------------------------------------------------------------------------
+
+TEST(LargeMessages, AreLostRevokedAwaitedAndAbandonedWhereTheScenarioSaysSo) {
+  std::uint64_t received = 0, revoked = 0, refused = 0, awaited = 0, abandoned = 0, lost = 0, corrupted = 0, tokens = 0;
+  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+    const Report report = run_one("large", seed);
+    received += report.engines.large_messages_received;
+    tokens += report.engines.tokens_used;
+    lost += report.network.lost;
+    corrupted += report.network.corrupted;
+    const Report revoke = run_one("large_revoke", seed);
+    revoked += revoke.engines.regions_lost;
+    refused += revoke.engines.writes_refused;
+    awaited += run_one("large_exhausted", seed).engines.regions_exhausted;
+    abandoned += run_one("large_restart", seed).abandoned;
+  }
+  EXPECT_GT(received, 200u);
+  EXPECT_GT(tokens, 20u);
+  EXPECT_GT(lost, 100u);
+  EXPECT_GT(corrupted, 20u);
+  EXPECT_GT(revoked, 10u);
+  EXPECT_GT(refused, 10u);
+  EXPECT_GT(awaited, 20u);
+  EXPECT_GT(abandoned, 0u);
+}
+
+// One caller and one callee, and regions that are taken back after each datagram in turn: before the grant has arrived,
+// before the first byte, while they are written, afterwards.
+TEST(LargeMessages, SurviveARevocationAtEveryStep) {
+  std::uint64_t revoked = 0;
+  for (std::uint32_t datagram = 1; datagram <= 60; ++datagram) {
+    for (const HostId host : {0u, 1u}) {
+      for (const bool reorders : {false, true}) {
+        Scenario scenario = make_scenario("large_revoke", 1).value();
+        scenario.hosts = 2;
+        scenario.link.datagram_bytes = 8'972;
+        scenario.workload.callers = {0};
+        scenario.workload.callees = {1};
+        scenario.workload.calls_per_caller = 3;
+        scenario.workload.window = 1;
+        scenario.workload.large = 1;
+        scenario.workload.largest_large_bytes = 64 * 1024;
+        scenario.faults = {.reorder = reorders ? 0.3 : 0, .reorder_delay = Duration{500'000}};
+        scenario.revocations = 0;
+        scenario.revokes_at = {{.host = host, .datagram = datagram, .delay = scenario.link.latency}};
+        const Report report = run(scenario);
+        revoked += report.engines.regions_revoked;
+        EXPECT_TRUE(report.violations.empty())
+            << "host " << host << " revoked after datagram " << datagram << ": " << all_violations(report);
+      }
+    }
+  }
+  EXPECT_GT(revoked, 20u);
+}
+
+TEST(LargeMessages, SurviveACrashAtEveryStep) {
+  for (std::uint32_t datagram = 1; datagram <= 40; ++datagram) {
+    for (const HostId host : {0u, 1u}) {
+      Scenario scenario = make_scenario("large_restart", datagram).value();
+      scenario.hosts = 2;
+      scenario.workload.callers = {0};
+      scenario.workload.callees = {1};
+      scenario.workload.calls_per_caller = 6;
+      scenario.workload.large = 1;
+      scenario.workload.largest_large_bytes = 64 * 1024;
+      scenario.crashes = scenario.closings = 0;
+      scenario.crashes_at = {
+          {.host = host, .datagram = datagram, .delay = scenario.link.latency, .absence = Duration{3'000'000}}};
+      const Report report = run(scenario);
+      EXPECT_TRUE(report.violations.empty())
+          << "host " << host << " crashed after datagram " << datagram << ": " << all_violations(report);
+    }
+  }
+}
+
+TEST(LargeMessages, ThatAreSwappedOrKeptAreFound) {
+  std::string swapped;
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    Scenario scenario = make_scenario("large_exhausted", seed).value();
+    scenario.workload.large = 1;
+    swapped += all_violations(run(scenario, {.sabotage = Sabotage::swaps_replies}));
+  }
+  EXPECT_NE(swapped.find("does not belong to it"), std::string::npos) << swapped;
+  const Report kept = run_one("large", 5, {.sabotage = Sabotage::keeps_a_large_request});
+  EXPECT_NE(all_violations(kept).find("bytes of large messages left over"), std::string::npos) << all_violations(kept);
+}
+
 TEST(Recovery, IsFoundToBeSlowWhereTheRestartedHostHasLostItsSigner) {
   Scenario scenario = make_scenario("identity_restart", 3).value();
   ASSERT_TRUE(run(scenario).violations.empty());

@@ -15,6 +15,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::string_view kSecret = "a secret that every simulated host knows";
+constexpr Duration kTokenLife = 11s;
 constexpr Duration kClosingTime = 5ms;  // between an orderly end and the end of the process
 
 }  // namespace
@@ -30,6 +31,7 @@ Simulation::Simulation(const Scenario& scenario, const RunOptions& options)
       world_(scenario.seed, options.trace),
       checker_(world_, scenario_.name),
       workload_(world_, checker_, scenario_.workload, options.sabotage),
+      revocations_(stream(scenario.seed, "revocations")),
       sabotage_(options.sabotage),
       start_(world_.now()) {
   world_.network.set_faults(scenario_.faults);
@@ -86,14 +88,21 @@ void Simulation::plan_faults() {
   Random closings = stream(scenario_.seed, "closings");
   Random stalls = stream(scenario_.seed, "stalls");
   Random mtus = stream(scenario_.seed, "mtus");
+  for (std::uint32_t i = 0; i < scenario_.revocations; ++i) plan_revocation(revocations_);
   for (std::uint32_t i = 0; i < scenario_.partitions; ++i) plan_partition(partitions);
   for (std::uint32_t i = 0; i < scenario_.crashes; ++i) plan_crash(crashes, false);
   for (std::uint32_t i = 0; i < scenario_.closings; ++i) plan_crash(closings, true);
-  if (!scenario_.crashes_at.empty()) {
+  if (!scenario_.crashes_at.empty() || !scenario_.revokes_at.empty()) {
     world_.network.add_tap([this](const Packet&) {
       ++datagrams_;
       for (const CrashAt& crash : scenario_.crashes_at) {
         if (crash.datagram == datagrams_) plan_crash_at(crash);
+      }
+      for (const RevokeAt& revoke : scenario_.revokes_at) {
+        if (revoke.datagram != datagrams_) continue;
+        world_.queue.after(revoke.delay, [this, host = revoke.host] {
+          if (!is_over_ && hosts_[host]->is_up()) hosts_[host]->revoke_regions(1, revocations_);
+        });
       }
     });
   }
@@ -168,6 +177,14 @@ void Simulation::plan_mtu_change(Random& random) {
   });
 }
 
+void Simulation::plan_revocation(Random& random) {
+  const HostId host = any_host(random);
+  const double chance = random.chance(0.5) ? 1 : 0.3;
+  world_.queue.at(any_time(random), [this, host, chance] {
+    if (!is_over_ && hosts_[host]->is_up()) hosts_[host]->revoke_regions(chance, revocations_);
+  });
+}
+
 void Simulation::restore() {
   is_over_ = true;
   world_.journal.note(world_.now(), "heal", {});
@@ -207,6 +224,7 @@ void Simulation::check_leftovers(Duration patience) {
   });
   for (const auto& host : hosts_) {
     checker_.check_nothing_left(host->id(), host->engine().census(), host->buffers_in_use());
+    checker_.check_no_memory_left(*host);
     if (host->handshaker() == nullptr) continue;
     checker_.check_nothing_left(host->id(), *host->handshaker(), scenario_.limits.credentials);
   }
@@ -275,6 +293,7 @@ Report Simulation::run() {
   // Everything must end, then come to rest. Then everybody calls everybody: once to find out who restarted meanwhile,
   // and once more, when there is no reason left to fail.
   Duration settle = scenario_.timeouts.silence * 2 + scenario_.longest_stall + 500ms;
+  if (scenario_.workload.large > 0) settle += kTokenLife;  // those that nobody uses expire
   if (scenario_.identity) settle += scenario_.timeouts.handshake + handshake::kClosedFor;
   const Duration longest = std::max(scenario_.workload.longest_deadline, scenario_.timeouts.default_deadline);
   run_until(world_.now() + longest + settle, [this] { return checker_.all_ended(); });
@@ -331,6 +350,11 @@ std::string Report::summary() const {
   for (const auto& [code, count] : failed) line += fmt::format(", {} {}", count, name(code));
   if (handshakes != 0) {
     line += fmt::format(", {} handshakes, {} credentials, {} evicted", handshakes, credentials, evicted);
+  }
+  if (engines.regions_granted != 0) {
+    line += fmt::format(", {} large messages, {} regions, {} revoked, {} waits, {} writes refused",
+                        engines.large_messages_received, engines.regions_granted, engines.regions_revoked,
+                        engines.regions_exhausted, engines.writes_refused);
   }
   line +=
       fmt::format("; {} datagrams, {} lost, {:.3f} virtual s, {} events, {} violations, ", network.sent,

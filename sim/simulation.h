@@ -63,6 +63,7 @@ class Simulation {
   void die(HostId host, Duration absence);
   void plan_stall(Random& random);
   void plan_mtu_change(Random& random);
+  void plan_revocation(Random& random);
   HostId any_host(Random& random) const;
   Instant any_time(Random& random) const;
   void restore();
@@ -83,7 +84,8 @@ class Simulation {
   std::vector<std::unique_ptr<Host>> hosts_;
   std::unique_ptr<Attacker> attacker_;
   std::unique_ptr<Recovery> recovery_;
-  std::uint64_t datagrams_ = 0;  // that reached the switch, if crashes depend on it
+  std::uint64_t datagrams_ = 0;  // that reached the switch, if anything depends on it
+  Random revocations_;
   Sabotage sabotage_;
   Instant start_;
   bool is_over_ = false;  // no more faults

@@ -46,6 +46,9 @@ class Watch final : public Subscriber {
   void on(const event::CreditBlocked& e) override {
     world_.journal.note(world_.now(), "credit-blocked host path limit", {host_, e.path, e.limit});
   }
+  void on(const event::MemoryAwaited& e) override {
+    world_.journal.note(world_.now(), "memory-awaited host path transfer", {host_, e.path, e.transfer});
+  }
   void on(const event::PeerHealthChanged& e) override {
     world_.journal.note(world_.now(), "health host path health", {host_, e.path, static_cast<std::uint64_t>(e.health)});
   }

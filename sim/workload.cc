@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "buffer/open.h"
 #include "sim/random_stream.h"
 #include "weir/method.h"
 
@@ -69,10 +70,12 @@ void Workload::on_stop(HostId host) {
     if (pending.pin != nullptr) detail::unpin(pending.pin);
   }
   site.pending.clear();
+  for (detail::Pin* pin : site.kept) detail::unpin(pin);
+  site.kept.clear();
   for (const auto& call : site.calls) {
     checker_.on_abandoned(call->id);
     // Lent to an engine that is gone.
-    if (!call->ended && call->outgoing.block != nullptr) detail::unpin(call->outgoing.block);
+    if (!call->ended) call->outgoing.drop_bytes();
   }
   site.calls.clear();
   checker_.on_stop(host);
@@ -137,6 +140,8 @@ Instruction Workload::choose(HostId host, const Wish& wish) {
   };
   instruction.bytes = size(Instruction::kBytes);
   instruction.reply_bytes = size(kReplyBytes);
+  if (shape_.large > 0 && choices_.chance(shape_.large)) instruction.bytes = choose_large_bytes();
+  if (shape_.large > 0 && choices_.chance(shape_.large)) instruction.reply_bytes = choose_large_bytes();
   switch (choices_.below(3)) {
     case 0:
       instruction.header_bytes = std::min<std::uint32_t>(Instruction::kBytes, instruction.bytes);
@@ -159,6 +164,43 @@ Instruction Workload::choose(HostId host, const Wish& wish) {
     instruction = {.priority = instruction.priority, .bytes = 0};
   }
   return instruction;
+}
+
+// Mostly just beyond the limit or a few records; now and then what fills many.
+std::uint32_t Workload::choose_large_bytes() {
+  constexpr std::size_t kLeast = 17 * 1024;
+  constexpr std::size_t kLargest[] = {20'000, 64 * 1024, 64 * 1024, 200'000, 200'000, 1u << 20, 1u << 20, 8u << 20};
+  const std::size_t largest = std::min(kLargest[choices_.below(std::size(kLargest))], shape_.largest_large_bytes);
+  if (choices_.chance(0.1)) return buffer::kRecordBytes * static_cast<std::uint32_t>(between(choices_, 1, 4));
+  return static_cast<std::uint32_t>(between(choices_, kLeast, std::max(kLeast, largest)));
+}
+
+bool Workload::is_large(HostId host, std::size_t bytes) const {
+  return bytes > hosts_[host]->config().limits.inline_bytes;
+}
+
+// The request's bytes, where the engine wants them.
+void Workload::load(HostId host, transfer::OutgoingCall& outgoing, const Instruction& instruction) {
+  outgoing.bytes = instruction.bytes;
+  outgoing.header_bytes = static_cast<std::uint16_t>(instruction.header_bytes);
+  transfer::BlockPool& blocks = hosts_[host]->engine().blocks();
+  if (is_large(host, instruction.bytes)) {
+    std::vector<std::byte> text(instruction.bytes);
+    write_request(text, instruction);
+    const ByteSpan header = ByteSpan{text}.first(instruction.header_bytes);
+    const ByteSpan body = ByteSpan{text}.subspan(instruction.header_bytes);
+    outgoing.is_large = true;
+    outgoing.block = transfer::load_cargo(blocks, hosts_[host]->seal(body), {.bytes = body.size()}, header);
+    outgoing.bytes = static_cast<std::uint32_t>(wire::kCargoBytes + header.size());
+    outgoing.header_bytes = 0;
+    return;
+  }
+  std::byte* bytes = outgoing.inline_bytes;
+  if (instruction.bytes > transfer::OutgoingCall::kInlineBytes) {
+    outgoing.block = blocks.acquire(instruction.bytes);
+    bytes = outgoing.block->bytes();
+  }
+  if (instruction.bytes != 0) write_request({bytes, instruction.bytes}, instruction);
 }
 
 void Workload::submit(HostId host, const Wish& wish) {
@@ -200,16 +242,9 @@ void Workload::submit(HostId host, const Wish& wish) {
   outgoing.method = instruction.bytes == 0 ? kNothing.id() : kEcho.id();
   outgoing.deadline = deadline;
   outgoing.peer = *peer;
-  outgoing.bytes = instruction.bytes;
-  outgoing.header_bytes = static_cast<std::uint16_t>(instruction.header_bytes);
   outgoing.priority = instruction.priority;
   outgoing.depth = instruction.depth;
-  std::byte* bytes = outgoing.inline_bytes;
-  if (instruction.bytes > transfer::OutgoingCall::kInlineBytes) {
-    outgoing.block = engine.blocks().acquire(instruction.bytes);
-    bytes = outgoing.block->bytes();
-  }
-  if (instruction.bytes != 0) write_request({bytes, instruction.bytes}, instruction);
+  load(host, outgoing, instruction);
   world_.journal.note(now, "submit id caller callee bytes", {id, host, wish.callee, instruction.bytes});
   engine.submit(outgoing, now);
   if (!wish.is_patient) prepare_cancel(host, call);
@@ -235,6 +270,7 @@ void Workload::complete(transfer::OutgoingCall& outgoing, const transfer::Outcom
 void Workload::on_complete(Call& call, const transfer::Outcome& outcome) {
   const Duration slack = kSlack + hosts_[call.host]->time_stalled();
   checker_.on_complete(call.id, outcome, slack);
+  checker_.check_memory(*hosts_[call.host]);
   if (sabotage_ == Sabotage::completes_twice && call.id % 50 == 49) checker_.on_complete(call.id, outcome, slack);
   if (call.ended) return;
   call.ended = true;
@@ -276,13 +312,25 @@ void Workload::run_echo(void* context, transfer::IncomingTransfer& request, Inst
 
 void Workload::on_request(HostId host, transfer::IncomingTransfer& request) {
   engine::Engine& engine = hosts_[host]->engine();
-  const CallRecord* record = checker_.on_run(host, engine, hosts_[host]->config(), request);
+  ByteSpan message{request.request, request.bytes};
+  std::size_t header_bytes = request.header_bytes;
+  if (buffer::Landing* const landing = request.landing()) {
+    if (!buffer::open_all(*landing)) checker_.violation(fmt::format("host {} cannot open a large request", host));
+    message = landing->whole();
+    header_bytes = landing->header_bytes;
+    checker_.check_memory(*hosts_[host]);
+  }
+  const CallRecord* record = checker_.on_run(host, hosts_[host]->config(), request, message, header_bytes);
   if (record == nullptr) {
     engine.fail(request, Code::invalid_argument, "not a request of this simulation", world_.now());
     return;
   }
   if (sabotage_ == Sabotage::runs_twice && record->instruction.id % 50 == 49) {
-    checker_.on_run(host, engine, hosts_[host]->config(), request);
+    checker_.on_run(host, hosts_[host]->config(), request, message, header_bytes);
+  }
+  if (sabotage_ == Sabotage::keeps_a_large_request && request.landing() != nullptr) {
+    detail::pin(request.pin);
+    sites_[host].kept.push_back(request.pin);
   }
   const std::uint64_t key = next_pending_++;
   Site& site = sites_[host];
@@ -291,7 +339,7 @@ void Workload::on_request(HostId host, transfer::IncomingTransfer& request) {
   if (record->instruction.keeps_request && request.pin != nullptr) {
     detail::pin(request.pin);
     pending.pin = request.pin;
-    pending.request = {request.request, request.bytes};
+    pending.request = message;
   }
   if (sabotage_ == Sabotage::forgets_an_answer && record->instruction.id % 50 == 49) return;
   const Instant deadline = request.deadline;
@@ -351,7 +399,12 @@ void Workload::answer(HostId host, std::uint64_t key, bool well) {
   write_reply(reply, instruction);
   const ByteSpan whole = reply;
   const std::size_t header_bytes = reply_header_bytes(instruction);
-  engine.reply(*pending.transfer, whole.first(header_bytes), whole.subspan(header_bytes), world_.now());
+  const ByteSpan header = whole.first(header_bytes), body = whole.subspan(header_bytes);
+  if (is_large(host, reply.size())) {
+    engine.reply_large(*pending.transfer, hosts_[host]->seal(body), {.bytes = body.size()}, header, world_.now());
+  } else {
+    engine.reply(*pending.transfer, header, body, world_.now());
+  }
 }
 
 }  // namespace weir::sim

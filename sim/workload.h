@@ -33,6 +33,8 @@ struct WorkloadShape {
   Duration longest_delay{3'000'000};  // of a late answer
   Duration service_time{0};           // a slow server answers one request after the other, each taking so long
   std::size_t largest_bytes = 16 * 1024;
+  double large = 0;  // share of requests, and of replies, that are larger than an inline message
+  std::size_t largest_large_bytes = 8u << 20;
   bool must_succeed = false;      // no call may fail for a reason of the network
   std::vector<HostId> urgent;     // make small calls of the most urgent priority; all others then make large ones
   std::vector<HostId> untrusted;  // no call from or to these may succeed
@@ -46,6 +48,7 @@ enum class Sabotage : std::uint8_t {
   swaps_replies,
   forgets_an_answer,
   leaks_a_request,
+  keeps_a_large_request,
 };
 
 // One per run. Lives longer than the hosts.
@@ -75,7 +78,7 @@ class Workload final : public Application {
     Instruction instruction;
     ByteSpan request;  // valid while `pin` is held
     detail::Pin* pin = nullptr;
-    std::size_t bytes = 0;
+    std::size_t bytes = 0;  // that it costs of the limit for requests
   };
   struct Wish {
     HostId callee = 0;
@@ -90,6 +93,7 @@ class Workload final : public Application {
     std::map<std::uint64_t, Pending> pending;
     std::vector<std::unique_ptr<Call>> calls;
     std::unique_ptr<Serving> serving;
+    std::vector<detail::Pin*> kept;  // by sabotage
     std::uint32_t submitted = 0;
     Instant busy_until{};
   };
@@ -103,6 +107,9 @@ class Workload final : public Application {
   void chain(HostId host);
   void submit(HostId host, const Wish& wish);
   Instruction choose(HostId host, const Wish& wish);
+  std::uint32_t choose_large_bytes();
+  bool is_large(HostId host, std::size_t bytes) const;
+  void load(HostId host, transfer::OutgoingCall& outgoing, const Instruction& instruction);
   void prepare_cancel(HostId host, Call& call);
   void on_request(HostId host, transfer::IncomingTransfer& request);
   void on_complete(Call& call, const transfer::Outcome& outcome);

@@ -42,11 +42,12 @@ def server(*arguments, secret=SECRET, host=LOOPBACK, **variables):
                                stderr=subprocess.PIPE, text=True, start_new_session=bool(variables))
     try:
         line = process.stdout.readline()
-        found = re.match(rf"listening on ({re.escape(host)}:\d+)", line)
+        found = re.match(rf"listening on ({re.escape(host)}:\d+(?:,{re.escape(host)}:\d+)*)", line)
         if not found:
             process.kill()
             raise AssertionError(f"the server said {line!r} and {process.communicate()[1]!r}")
-        process.address = found.group(1)
+        process.addresses = found.group(1).split(",")
+        process.address = process.addresses[0]
         yield process
     finally:
         if process.poll() is None:
@@ -85,7 +86,8 @@ class Usage(Case):
         self.assertRegex(result.stdout, r"^weir \d+\.\d+\.\d+\n$")
 
     def test_help_explains_every_command(self):
-        for command in [], ["demo"], ["perf"], ["perf", "server"], ["perf", "client"], ["doctor"], ["identity"], \
+        for command in [], ["demo"], ["perf"], ["perf", "server"], ["perf", "client"], ["perf", "put"], ["perf", "get"], \
+                ["perf", "broadcast"], ["cp"], ["serve-files"], ["doctor"], ["identity"], \
                 ["identity", "new-ca"], ["identity", "issue"], ["identity", "show"]:
             result = weir(*command, "--help")
             self.expect_success(result)
@@ -114,7 +116,7 @@ class Usage(Case):
 
     def test_numbers_out_of_range_are_refused(self):
         peer = ["perf", "client", "--peer", f"{LOOPBACK}:1"]
-        for option in ["--window", "0"], ["--size", "100000"], ["--mode", "sideways"], ["--mtu", "100"]:
+        for option in ["--window", "0"], ["--size", str(1 << 32)], ["--mode", "sideways"], ["--mtu", "100"]:
             self.expect_sentence(weir(*peer, *option), option[0], code=2)
         self.expect_sentence(weir(*peer, "--seconds", 1, "--count", 1), "excludes", code=2)
 
@@ -149,7 +151,8 @@ class Perf(Case):
         self.assertGreater(report["calls"], 0)
         self.assertAlmostEqual(report["calls_per_s"], report["calls"] / report["seconds"],
                                delta=0.01 * report["calls_per_s"] + 1)
-        self.assertAlmostEqual(report["payload_bytes_per_s"], report["calls_per_s"] * (size + reply),
+        # Not calls_per_s, which is rounded: large messages are few.
+        self.assertAlmostEqual(report["payload_bytes_per_s"], report["calls"] / report["seconds"] * (size + reply),
                                delta=0.01 * report["payload_bytes_per_s"] + 1000)
         latency = report["latency_us"]
         self.assertGreater(latency["p50"], 0)
@@ -193,6 +196,39 @@ class Perf(Case):
                               "--count", 200, "--json")
                 self.expect_success(result)
                 self.assertEqual(json.loads(result.stdout)["calls"], 200)
+
+    def test_large_messages_either_way_in_each_mode(self):
+        for mode in "inline", "threads":
+            with server("--mode", mode) as peer:
+                for size, reply in (16381, 0), (65536, 64), (3 << 20, 64), (64, 1 << 20), (0, 70000), (1 << 20, 1 << 20):
+                    with self.subTest(mode=mode, size=size, reply=reply):
+                        result = weir("perf", "client", "--peer", peer.address, "--window", 8, "--size", size, "--reply",
+                                      reply, "--count", 20, "--mode", mode, "--json")
+                        self.assertEqual(self.check_report(result, size, reply)["calls"], 20)
+
+    def test_larger_than_usual_needs_a_server_that_takes_it(self):
+        size = (64 << 20) + 1
+        client = ["perf", "client", "--mode", "threads", "--size", size, "--count", 2, "--json"]
+        with server() as peer:
+            self.expect_sentence(weir(*client, "--peer", peer.address), "too_large")
+        with server("--largest", str(size)) as peer:
+            self.check_report(weir(*client, "--peer", peer.address), size, 32)
+
+    def test_put_get_and_broadcast(self):
+        for mode in "inline", "threads":
+            with server("--servers", "3", "--mode", mode) as peer:
+                for pattern, peers in ("put", 1), ("get", 1), ("broadcast", 3):
+                    for size in 100, 5 << 20:
+                        with self.subTest(mode=mode, pattern=pattern, size=size):
+                            addresses = ",".join(peer.addresses[:peers])
+                            result = weir("perf", pattern, "--peer", addresses, "--window", 2, "--size", size, "--count",
+                                          10, "--mode", mode, "--json")
+                            self.expect_success(result)
+                            report = json.loads(result.stdout)
+                            self.assertEqual((report["pattern"], report["calls"], report["errors"]), (pattern, 10, 0))
+                            self.assertAlmostEqual(report["payload_bytes_per_s"],
+                                                   report["calls"] / report["seconds"] * size * peers,
+                                                   delta=0.01 * report["payload_bytes_per_s"] + 1000)
 
     def test_packets_stay_within_an_ethernet_mtu(self):
         with server("--mtu", "1500") as peer:

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "apps/weir/path.h"
 #include "crypto/aead.h"
 
 namespace weir::command {
@@ -16,11 +17,16 @@ constexpr std::size_t kMaxDegradations = 16;
 
 void fail(std::string_view sentence) {
   std::fflush(stdout);
-  fmt::print(stderr, "weir: {}\n", sentence);
+  // It may have a peer's words in it; only our own sentences have several lines.
+  std::string text;
+  for (std::size_t end; (end = sentence.find('\n')) != sentence.npos; sentence.remove_prefix(end + 1)) {
+    text += printable(sentence.substr(0, end)) + '\n';
+  }
+  fmt::print(stderr, "weir: {}{}\n", text, printable(sentence));
   throw CLI::RuntimeError(1);
 }
 
-void fail(const Error& error) { fail(error.to_string()); }
+void fail(const Error& error) { fail(printable(error.to_string())); }
 
 void note(std::string_view sentence) { fmt::print(stderr, "note: {}\n", sentence); }
 

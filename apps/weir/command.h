@@ -18,6 +18,7 @@ void add_perf_command(CLI::App& app);
 void add_demo_command(CLI::App& app);
 void add_doctor_command(CLI::App& app);
 void add_identity_command(CLI::App& app);
+void add_copy_commands(CLI::App& app);
 
 // A sentence to stderr, then the end of the program with exit code 1.
 [[noreturn]] void fail(std::string_view sentence);

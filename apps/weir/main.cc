@@ -57,6 +57,7 @@ int main(int argument_count, char** arguments) {
   });
   weir::command::add_demo_command(app);
   weir::command::add_perf_command(app);
+  weir::command::add_copy_commands(app);
   weir::command::add_doctor_command(app);
   weir::command::add_identity_command(app);
 #ifdef WEIR_WITH_SIMULATOR

@@ -2,20 +2,23 @@
 //
 // Inline: each completion submits the next call of its slot, and one loop polls. With threads: one coroutine per slot
 // on this thread, and a worker thread beside it. A slot whose call failed rests, so that a server that went away ends
-// the run instead of a storm of failures.
+// the run instead of a storm of failures. Puts, gets and broadcasts are coroutines in either mode.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
 #include <coroutine>
 #include <cstdio>
+#include <cstring>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "apps/weir/perf_meter.h"
 #include "apps/weir/perf_options.h"
 #include "apps/weir/process.h"
 #include "base/address.h"
+#include "weir/bulk.h"
 #include "weir/pool.h"
 #include "weir/task.h"
 
@@ -26,8 +29,13 @@ namespace {
 // A busy loop looks at the clock this often.
 constexpr int kTurnsPerLook = 16;
 constexpr std::chrono::milliseconds kLongestSleep{10};
+// A window of the largest messages waits for its turn.
+constexpr std::chrono::seconds kLargeDeadline{60};
 
-std::uint32_t sample_distance(std::uint32_t window) { return window == 1 ? 1 : window < 64 ? 8 : 64; }
+// A large message takes so long that reading the clock costs nothing beside it.
+std::uint32_t sample_distance(const PerfClientOptions& options) {
+  return options.window == 1 || options.has_large ? 1 : options.window < 64 ? 8 : 64;
+}
 
 // Servers of one family: a socket calls one only. What is no address is told when it is called.
 PerfClientOptions with_family(PerfClientOptions options) {
@@ -53,13 +61,15 @@ class PerfClient {
       : options_(with_family(options)),
         witness_(std::make_shared<Witness>()),
         pool_(open(options_, witness_)),
-        meter_(sample_distance(options.window)),
+        meter_(sample_distance(options)),
+        method_(options.has_large ? kPerfLargeMethod : kPerfMethod),
         body_(options.request_bytes),
         budget_(options.count != 0 ? options.count : std::numeric_limits<std::uint64_t>::max()) {
     std::byte length[kReplyLengthBytes];
     for (std::size_t i = 0; i < kReplyLengthBytes; ++i) {
       length[i] = static_cast<std::byte>(options.reply_bytes >> (8 * i));
     }
+    if (options.has_large) call_options_.deadline = kLargeDeadline;
     if (body_.size() >= kReplyLengthBytes) {
       std::ranges::copy(length, body_.begin());
     } else {
@@ -71,7 +81,7 @@ class PerfClient {
   void run() {
     connect();
     schedule(now_ns());
-    if (options_.mode == Mode::threads) {
+    if (options_.mode == Mode::threads || options_.pattern != Pattern::call) {
       pool_.run(run_coroutines());
     } else {
       run_loop();
@@ -140,7 +150,7 @@ class PerfClient {
 
   void print_line(std::int64_t now, const Counters& counters) {
     if (options_.json || options_.interval_seconds <= 0) return;
-    fmt::print("{}\n", meter_.close_interval(now, counters, options_.request_bytes + options_.reply_bytes));
+    fmt::print("{}\n", meter_.close_interval(now, counters, payload_bytes(options_)));
     std::fflush(stdout);
   }
 
@@ -152,14 +162,15 @@ class PerfClient {
 
   // Whether the slot may go on.
   bool complete(std::int64_t began_ns, const Result<Reply>& result) {
-    if (!result) [[unlikely]] {
-      meter_.count_failure(result.error());
-      return false;
-    }
+    if (!result) [[unlikely]]
+      return complete_with(result.error());
     if (result->body().size() != options_.reply_bytes) [[unlikely]] {
-      meter_.count_failure(Error(Code::application, "the peer sent a reply of another size than asked for", true));
-      return false;
+      return complete_with(Error(Code::application, "the peer sent a reply of another size than asked for", true));
     }
+    return complete(began_ns);
+  }
+
+  bool complete(std::int64_t began_ns) {
     if (phase_ != Phase::over) meter_.count_success();
     if (began_ns != 0) {
       std::int64_t now = now_ns();
@@ -167,6 +178,11 @@ class PerfClient {
       look_at_clock(now);
     }
     return true;
+  }
+
+  bool complete_with(const Error& error) {
+    meter_.count_failure(error);
+    return false;
   }
 
   // ---- inline ----
@@ -178,7 +194,7 @@ class PerfClient {
     }
     --budget_;
     std::int64_t began_ns = meter_.stamp();
-    peer->unary(kPerfMethod, Bytes{body_}, call_options_).then([this, peer, began_ns](Result<Reply>&& result) {
+    peer->unary(method_, Bytes{body_}, call_options_).then([this, peer, began_ns](Result<Reply>&& result) {
       if (complete(began_ns, result)) {
         submit(peer);
       } else {
@@ -205,10 +221,89 @@ class PerfClient {
     while (budget_ != 0) {
       --budget_;
       std::int64_t began_ns = meter_.stamp();
-      Result<Reply> result = co_await peer->unary(kPerfMethod, Bytes{body_}, call_options_);
+      Result<Reply> result = co_await peer->unary(method_, Bytes{body_}, call_options_);
       if (!complete(began_ns, result)) break;
     }
+    end_slot();
+  }
+
+  void end_slot() {
     if (--active_ == 0 && all_done_) all_done_.resume();
+  }
+
+  // ---- bulk: what is sent is filled in and sealed anew each time, as an application does ----
+
+  Task<Result<Payload>> make_payload() {
+    Result<Buffer> buffer = co_await pool_.allocate(body_.size());
+    if (!buffer) co_return std::unexpected(buffer.error());
+    std::memcpy(buffer->span().data(), body_.data(), body_.size());
+    co_return pool_.seal(std::move(*buffer));
+  }
+
+  // Each slot has a place of its own, as long as there are enough.
+  std::uint64_t offset_of(std::uint32_t slot) const {
+    const std::uint64_t bytes = options_.request_bytes + options_.reply_bytes;
+    return (slot + 1) * bytes <= Limits{}.message_bytes ? slot * bytes : 0;
+  }
+
+  Task<void> keep_putting(const Peer* peer, std::uint32_t slot) {
+    while (budget_ != 0) {
+      --budget_;
+      std::int64_t began_ns = meter_.stamp();
+      Result<Payload> payload = co_await make_payload();
+      if (!payload && !complete_with(payload.error())) break;
+      auto put = peer->put(kPerfPlacement, *payload, {.offset = offset_of(slot)});
+      Result<PutReport> report = co_await std::move(put);
+      if (report ? !complete(began_ns) : !complete_with(report.error())) break;
+    }
+    end_slot();
+  }
+
+  Task<void> keep_getting(const Peer* peer, std::uint32_t slot) {
+    std::vector<std::byte> memory(options_.reply_bytes);
+    while (budget_ != 0) {
+      --budget_;
+      std::int64_t began_ns = meter_.stamp();
+      auto get = peer->get(kPerfPlacement, into(memory), {.offset = offset_of(slot)});
+      Result<GetReport> report = co_await std::move(get);
+      if (report ? !complete(began_ns) : !complete_with(report.error())) break;
+    }
+    end_slot();
+  }
+
+  Task<void> keep_broadcasting() {
+    while (budget_ != 0) {
+      --budget_;
+      std::int64_t began_ns = meter_.stamp();
+      Result<Payload> payload = co_await make_payload();
+      if (!payload && !complete_with(payload.error())) break;
+      auto broadcast = pool_.broadcast(peers_, method_, *payload, {.deadline = kLargeDeadline});
+      BroadcastOutcome outcome = co_await std::move(broadcast);
+      if (outcome.reached() ? !complete(began_ns) : !complete_with(first_error_of(outcome))) break;
+    }
+    end_slot();
+  }
+
+  static Error first_error_of(const BroadcastOutcome& outcome) {
+    for (const auto& result : outcome.results()) {
+      if (result && !*result) return result->error();
+    }
+    return Error(Code::application, "a broadcast reached too few", true);
+  }
+
+  Task<void> keep_going(std::uint32_t slot) {
+    const Peer* peer = &peers_[slot % peers_.size()];
+    switch (options_.pattern) {
+      case Pattern::put:
+        return keep_putting(peer, slot);
+      case Pattern::get:
+        return keep_getting(peer, slot);
+      case Pattern::broadcast:
+        return keep_broadcasting();
+      case Pattern::call:
+        break;
+    }
+    return keep_calling(peer);
   }
 
   struct AllDone {
@@ -220,9 +315,7 @@ class PerfClient {
 
   Task<void> run_coroutines() {
     active_ = options_.window;
-    for (std::uint32_t slot = 0; slot < options_.window; ++slot) {
-      pool_.spawn(keep_calling(&peers_[slot % peers_.size()]));
-    }
+    for (std::uint32_t slot = 0; slot < options_.window; ++slot) pool_.spawn(keep_going(slot));
     co_await AllDone{*this};
   }
 
@@ -244,6 +337,7 @@ class PerfClient {
   Pool pool_;
   std::vector<Peer> peers_;
   PerfMeter meter_;
+  Method method_;
   std::vector<std::byte> body_;
   std::string header_;
   CallOptions call_options_;

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -35,25 +36,7 @@ CLI::Validator one_of(const std::vector<std::pair<std::string, Enum>>& words) {
 }
 
 void add_common(CLI::App& command, PerfOptions& options) {
-  // Not CLI11's way to read the variable: that could not tell it from the option, and one that is set for other
-  // commands must not forbid --identity.
-  command.add_option(
-      "--secret", options.secret,
-      "What both sides know: at least 16 bytes. Better given by WEIR_SECRET, where `ps` does not show it");
-  command
-      .add_option("--identity", options.identity,
-                  "Prove who we are with node.crt, node.key and ca.crt of this directory, as `weir identity issue` "
-                  "writes them")
-      ->check(CLI::ExistingDirectory)
-      ->type_name("DIR");
-  command
-      .add_option_function<std::vector<std::string>>(
-          "--development",
-          [&options](const std::vector<std::string>& given) { options.development = given.empty() ? "" : given[0]; },
-          "Made-up identities: believe every process that can read the directory (default: one that all "
-          "programs of this user share)")
-      ->expected(0, 1)
-      ->type_name("[DIR]");
+  add_security(command, options);
   command.add_option("--mode", options.mode, "inline: one loop, no threads. threads: worker threads")
       ->transform(one_of(kModes))
       ->default_str("inline");
@@ -77,21 +60,6 @@ CLI::Option* add_idle(CLI::App& command, Idle& idle, const char* otherwise) {
       ->default_str(otherwise);
 }
 
-// The command line wins over the environment.
-void choose_security(PerfOptions& options) {
-  const int given = !options.secret.empty() + !options.identity.empty() + options.development.has_value();
-  if (given > 1) fail("give only one of --secret, --identity and --development");
-  if (given == 1) return;
-  if (const char* secret = std::getenv("WEIR_SECRET"); secret != nullptr) options.secret = secret;
-  if (options.secret.empty()) {
-    fail(
-        "how do client and server know each other? Give both the same one of these:\n"
-        "  a secret: `export WEIR_SECRET=$(openssl rand -hex 32)` on one machine and a copy of it on the other\n"
-        "  --identity DIR: certificates that `weir identity issue` made\n"
-        "  --development DIR: identities made up for tests, in a directory that both can read");
-  }
-}
-
 void add_server(CLI::App& perf) {
   auto options = std::make_shared<PerfServerOptions>();
   CLI::App* command = perf.add_subcommand("server", "Answer the calls of `weir perf client` until Ctrl-C");
@@ -104,6 +72,14 @@ void add_server(CLI::App& perf) {
       ->check(CLI::Range(1, 1024))
       ->type_name("N")
       ->capture_default_str();
+  command->add_option("--servers", options->servers, "As many servers, at consecutive ports, in one process")
+      ->check(CLI::Range(1u, 1024u))
+      ->type_name("N")
+      ->capture_default_str();
+  command->add_option("--largest", options->largest_bytes, "Largest request or reply to take part in")
+      ->check(CLI::Range(std::uint64_t{1}, kMaxBodyBytes))
+      ->type_name("BYTES")
+      ->capture_default_str();
   command->add_option("--seconds", options->seconds, "End after this time (default: when told to)")
       ->check(CLI::Range(0.01, 1e9))
       ->type_name("S");
@@ -113,10 +89,28 @@ void add_server(CLI::App& perf) {
   });
 }
 
-void add_client(CLI::App& perf) {
+// A size that is asked for.
+void add_size(CLI::App& command, const char* option, std::uint64_t& bytes, const char* what) {
+  command.add_option(option, bytes, what)
+      ->check(CLI::Range(std::uint64_t{0}, kMaxBodyBytes))
+      ->type_name("BYTES")
+      ->capture_default_str();
+}
+
+struct PatternHelp {
+  Pattern pattern;
+  const char* name;
+  const char* what;
+};
+
+void add_client(CLI::App& perf, const PatternHelp& help) {
   auto options = std::make_shared<PerfClientOptions>();
-  CLI::App* command = perf.add_subcommand("client", "Keep calls outstanding to servers and measure");
-  command->add_option("--peer", options->peers, "Servers to call, in turn, separated by commas")
+  options->pattern = help.pattern;
+  CLI::App* command = perf.add_subcommand(help.name, help.what);
+  command
+      ->add_option("--peer", options->peers,
+                   help.pattern == Pattern::broadcast ? "Servers, separated by commas"
+                                                      : "Servers to call, in turn, separated by commas")
       ->required()
       ->delimiter(',')
       ->allow_extra_args(false)
@@ -127,14 +121,26 @@ void add_client(CLI::App& perf) {
       ->check(CLI::Range(1u, 1u << 20))
       ->type_name("N")
       ->capture_default_str();
-  command->add_option("--size", options->request_bytes, "Bytes of a request")
-      ->check(CLI::Range(0u, kMaxBodyBytes))
-      ->type_name("BYTES")
-      ->capture_default_str();
-  command->add_option("--reply", options->reply_bytes, "Bytes of a reply")
-      ->check(CLI::Range(0u, kMaxBodyBytes))
-      ->type_name("BYTES")
-      ->capture_default_str();
+  constexpr std::uint64_t kBulkBytes = 1 << 20;
+  switch (help.pattern) {
+    case Pattern::call:
+      add_size(*command, "--size", options->request_bytes,
+               "Bytes of a request; more than 64 MiB need --largest at the server");
+      add_size(*command, "--reply", options->reply_bytes, "Bytes of a reply; likewise");
+      break;
+    case Pattern::get:
+      options->request_bytes = 0;
+      options->reply_bytes = kBulkBytes;
+      add_size(*command, "--size", options->reply_bytes, "Bytes to get; more than 64 MiB need --largest at the server");
+      break;
+    case Pattern::put:
+    case Pattern::broadcast:
+      options->request_bytes = kBulkBytes;
+      options->reply_bytes = 0;
+      add_size(*command, "--size", options->request_bytes,
+               "Bytes to send; more than 64 MiB need --largest at the server");
+      break;
+  }
   CLI::Option* seconds = command->add_option("--seconds", options->seconds, "How long to measure")
                              ->check(CLI::Range(0.01, 1e9))
                              ->type_name("S")
@@ -157,24 +163,37 @@ void add_client(CLI::App& perf) {
   command->callback([options, idle] {
     choose_security(*options);
     if (!options->name.empty() && options->identity.empty()) fail("--name has a meaning only with --identity");
+    if (options->pattern != Pattern::call && payload_bytes(*options) == 0) fail("--size must not be 0 here");
+    if (options->pattern == Pattern::broadcast && options->request_bytes < kReplyLengthBytes) {
+      fail("a broadcast has at least 4 bytes: they say how long the replies shall be");
+    }
     if (idle->empty()) options->idle = options->mode == Mode::inline_loop ? Idle::spin : Idle::adaptive;
+    options->largest_bytes = std::max({options->largest_bytes, options->request_bytes, options->reply_bytes});
+    options->has_large = is_large(*options);
     run_perf_client(*options);
   });
+}
+
+// So that several messages of this size can be under way.
+void raise_to(std::uint64_t largest_bytes, Limits& limits) {
+  constexpr std::size_t kAtOnce = 4;
+  limits.message_bytes = std::max<std::size_t>(limits.message_bytes, largest_bytes);
+  for (std::size_t* room : {&limits.large_request_bytes, &limits.nested_large_request_bytes, &limits.large_reply_bytes,
+                            &limits.large_bytes_per_peer, &limits.buffer_bytes}) {
+    *room = std::max(*room, kAtOnce * limits.message_bytes);
+  }
 }
 
 }  // namespace
 
 Config to_config(const PerfOptions& options, std::shared_ptr<Witness> witness) {
   Config config;
-  config.secret = options.secret;
-  if (const std::string& folder = options.identity; !folder.empty()) {
-    config.identity = Identity::from_files(folder + "/node.crt", folder + "/node.key", folder + "/ca.crt");
-  } else if (options.development) {
-    config.identity = Identity::development(*options.development);
-  }
+  apply_security(options, config);
   config.workers = options.mode == Mode::threads ? options.workers : 0;
   config.idle = options.idle;
-  config.executor_threads = 0;  // whoever serves here serves inline
+  // Small messages are served inline; large ones are opened and sealed beside the worker.
+  config.executor_threads = options.mode == Mode::threads && options.has_large ? 1 : 0;
+  raise_to(options.largest_bytes, config.limits);
   if (options.mtu != 0) config.datagram_bytes = static_cast<std::size_t>(options.mtu - ip_and_udp_bytes(options.is_v6));
   config.portable_link = options.portable_link;
   config.openssl_aead = options.openssl;
@@ -196,7 +215,14 @@ void add_perf_command(CLI::App& app) {
       "  weir perf client --peer 127.0.0.1:4433 --core 1 --window 1024\n"
       "The same with made-up identities: no secret, and --development ./development on both sides.");
   add_server(*perf);
-  add_client(*perf);
+  for (const PatternHelp& help : {
+           PatternHelp{Pattern::call, "client", "Keep calls outstanding to servers and measure"},
+           PatternHelp{Pattern::put, "put", "Put bytes into the servers' memory, over and over, and measure"},
+           PatternHelp{Pattern::get, "get", "Get bytes of the servers' memory, over and over, and measure"},
+           PatternHelp{Pattern::broadcast, "broadcast", "Send what was sealed once to all servers, and measure"},
+       }) {
+    add_client(*perf, help);
+  }
 }
 
 }  // namespace weir::command

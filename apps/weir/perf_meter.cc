@@ -28,6 +28,20 @@ const char* security_name(const PerfOptions& options) {
   return !options.identity.empty() ? "identity" : options.development ? "development" : "secret";
 }
 
+const char* pattern_name(Pattern pattern) {
+  switch (pattern) {
+    case Pattern::put:
+      return "put";
+    case Pattern::get:
+      return "get";
+    case Pattern::broadcast:
+      return "broadcast";
+    case Pattern::call:
+      break;
+  }
+  return "call";
+}
+
 }  // namespace
 
 void PerfMeter::begin(std::int64_t now, const Counters& counters) {
@@ -74,7 +88,7 @@ void PerfMeter::end(std::int64_t now, const Counters& counters) {
 
 std::string PerfMeter::summary(const PerfClientOptions& options) const {
   double rate = static_cast<double>(calls_) / seconds();
-  auto payload = static_cast<double>(options.request_bytes + options.reply_bytes);
+  auto payload = static_cast<double>(payload_bytes(options));
   auto time_at = [&](double fraction) { return in_time(static_cast<double>(total_.at(fraction))); };
   std::string text = fmt::format("\n{} calls in {:.2f} s: {} calls/s, {:.1f} MB/s of payload, {} failed\n",
                                  with_commas(calls_), seconds(), in_rate(rate), rate * payload / kMegabyte, errors_);
@@ -110,7 +124,7 @@ std::string PerfMeter::json(const PerfClientOptions& options, std::uint32_t data
       .add("errors", errors_)
       .add("seconds", seconds(), 6)
       .add("calls_per_s", rate, 1)
-      .add("payload_bytes_per_s", rate * static_cast<double>(options.request_bytes + options.reply_bytes), 1)
+      .add("payload_bytes_per_s", rate * static_cast<double>(payload_bytes(options)), 1)
       .add_text("latency_us", latency.text())
       .add("bytes_sent", sent)
       .add("bytes_received", ended_.bytes_received - began_.bytes_received)
@@ -122,6 +136,8 @@ std::string PerfMeter::json(const PerfClientOptions& options, std::uint32_t data
       .add("packets_lost", ended_.packets_lost - began_.packets_lost)
       .add("send_calls", ended_.send_calls - began_.send_calls)
       .add("receive_calls", ended_.receive_calls - began_.receive_calls)
+      .add("tokens_used", ended_.tokens_used - began_.tokens_used)
+      .add("regions_granted", ended_.regions_granted - began_.regions_granted)
       .add("polls", ended_.polls - began_.polls)
       .add("goodput", share(ended_.payload_bytes_sent - began_.payload_bytes_sent, sent), 4)
       .add("cpu_s", cpu_s_)
@@ -129,6 +145,7 @@ std::string PerfMeter::json(const PerfClientOptions& options, std::uint32_t data
       .add("request_bytes", options.request_bytes)
       .add("reply_bytes", options.reply_bytes)
       .add("peers", options.peers.size())
+      .add("pattern", pattern_name(options.pattern))
       .add("mode", options.mode == Mode::threads ? "threads" : "inline")
       .add("idle", options.idle == Idle::spin ? "spin" : "adaptive")
       .add("mtu", largest + static_cast<std::uint32_t>(ip_and_udp_bytes(options.is_v6)))

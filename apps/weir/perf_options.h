@@ -1,13 +1,14 @@
 // What `weir perf` is asked for, and what it means for a pool.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "apps/weir/command.h"
+#include "apps/weir/security_options.h"
 #include "weir/config.h"
 #include "weir/method.h"
 
@@ -18,11 +19,7 @@ enum class Mode : std::uint8_t {
   threads,      // worker threads beside the application's
 };
 
-// Exactly one of the first three says how the two sides know each other.
-struct PerfOptions {
-  std::string secret;
-  std::string identity;                    // a directory with node.crt, node.key and ca.crt
-  std::optional<std::string> development;  // a directory; empty: the usual one
+struct PerfOptions : SecurityOptions {
   Mode mode = Mode::inline_loop;
   Idle idle = Idle::adaptive;
   int core = -1;
@@ -30,20 +27,27 @@ struct PerfOptions {
   int workers = 1;
   bool portable_link = false;
   bool openssl = false;
-  bool is_v6 = false;  // what the addresses given are
+  std::uint64_t largest_bytes = Limits{}.message_bytes;  // of a message
+  bool has_large = true;                                 // whether there may be some over Limits::inline_bytes
+  bool is_v6 = false;                                    // what the addresses given are
 };
+
+// What a client does again and again.
+enum class Pattern : std::uint8_t { call, put, get, broadcast };
 
 struct PerfServerOptions : PerfOptions {
   std::string listen;
-  double seconds = 0;  // 0: until a signal comes
+  std::uint32_t servers = 1;  // at consecutive ports, on the same workers
+  double seconds = 0;         // 0: until a signal comes
 };
 
 struct PerfClientOptions : PerfOptions {
+  Pattern pattern = Pattern::call;
   std::vector<std::string> peers;
   std::string name;  // what the servers' certificates must prove; empty: their addresses
   std::uint32_t window = 1;
-  std::uint32_t request_bytes = 32;
-  std::uint32_t reply_bytes = 32;
+  std::uint64_t request_bytes = 32;
+  std::uint64_t reply_bytes = 32;
   double seconds = 10;
   std::uint64_t count = 0;  // 0: as many as `seconds` allow
   double warm_up_seconds = 0.2;
@@ -53,12 +57,30 @@ struct PerfClientOptions : PerfOptions {
 
 // Bytes of an IP and a UDP header: what separates a datagram from the packet that an interface carries.
 inline constexpr int ip_and_udp_bytes(bool is_v6) { return is_v6 ? 48 : 28; }
-inline constexpr std::uint32_t kMaxBodyBytes = 16 * 1024 - 4;  // 4 may be needed for the header, see below
+inline constexpr std::uint64_t kMaxBodyBytes = 0xffff'ffff;  // what the four bytes below can say
 
 // The method that a perf server serves. The first four bytes of a request (little endian) say how long the reply shall
 // be; a request shorter than that carries them in its header instead.
 inline constexpr Method kPerfMethod{"weir.perf"};
 inline constexpr std::size_t kReplyLengthBytes = 4;
+// The same, where requests or replies are larger than fits inline: the handler runs beside the worker, because it
+// seals.
+inline constexpr Method kPerfLargeMethod{"weir.perf.large"};
+
+// Memory of the server, of --largest bytes, that clients put into and get from.
+inline constexpr const char* kPerfPlacement = "weir.perf";
+
+inline bool is_large(const PerfClientOptions& options) {
+  constexpr std::uint64_t kInlineBytes = Limits{}.inline_bytes;
+  return options.pattern != Pattern::call ||
+         std::max(options.request_bytes, options.reply_bytes) + kReplyLengthBytes > kInlineBytes;
+}
+
+// What one call moves, all peers of a broadcast together.
+inline std::uint64_t payload_bytes(const PerfClientOptions& options) {
+  std::uint64_t peers = options.pattern == Pattern::broadcast ? options.peers.size() : 1;
+  return peers * (options.request_bytes + options.reply_bytes);
+}
 
 // Also pins the calling thread, if a core was asked for.
 Config to_config(const PerfOptions& options, std::shared_ptr<Witness> witness);

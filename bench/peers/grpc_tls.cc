@@ -21,6 +21,7 @@
 namespace weir::bench {
 namespace {
 
+constexpr std::uint32_t kMaximumMessage = 1 << 30;
 constexpr char kMethod[] = "/weir.bench.Echo/Echo";
 constexpr std::size_t kAcceptsPosted = 1024;  // so that a full window never waits for the server to ask for calls
 
@@ -38,18 +39,23 @@ grpc::ByteBuffer make_body(const Header& header, std::size_t size) {
   return grpc::ByteBuffer(&slice, 1);
 }
 
-// False if the body is too short to be one of ours.
+// False if the body is too short to be one of ours. A large body stays in the pieces that it arrived in.
 bool read_header(const grpc::ByteBuffer& body, Header* header) {
-  grpc::Slice slice;
-  if (!body.TrySingleSlice(&slice).ok() && !body.DumpToSingleSlice(&slice).ok()) return false;
-  if (slice.size() < sizeof(*header)) return false;
-  std::memcpy(header, slice.begin(), sizeof(*header));
-  return true;
+  std::vector<grpc::Slice> slices;
+  if (!body.Dump(&slices).ok()) return false;
+  std::size_t have = 0;
+  for (const grpc::Slice& slice : slices) {
+    std::size_t bytes = std::min(slice.size(), sizeof(*header) - have);
+    std::memcpy(reinterpret_cast<std::byte*>(header) + have, slice.begin(), bytes);
+    have += bytes;
+    if (have == sizeof(*header)) return true;
+  }
+  return false;
 }
 
 grpc::Status answer(const grpc::ByteBuffer& request, grpc::ByteBuffer* reply) {
   Header header;
-  if (!read_header(request, &header) || header.reply_bytes < sizeof(header) || header.reply_bytes > kMaximumBody) {
+  if (!read_header(request, &header) || header.reply_bytes < sizeof(header) || header.reply_bytes > kMaximumMessage) {
     return {grpc::StatusCode::INVALID_ARGUMENT, "malformed request"};
   }
   *reply = make_body(header, header.reply_bytes);
@@ -126,6 +132,7 @@ class AsyncCall {
   grpc::ServerBuilder builder;
   int port = 0;
   builder.AddListeningPort(options.address, grpc::SslServerCredentials(tls), &port);
+  builder.SetMaxReceiveMessageSize(-1);
   builder.RegisterService(&service);
   std::unique_ptr<grpc::ServerCompletionQueue> queue;
   if (!callback) queue = builder.AddCompletionQueue();
@@ -159,6 +166,7 @@ int call(const Options& options, const std::string& directory) {
   tls.pem_root_certs = read_file(directory + "/certificate.pem");
   grpc::ChannelArguments arguments;
   arguments.SetSslTargetNameOverride("localhost");
+  arguments.SetMaxReceiveMessageSize(-1);
   auto channel = grpc::CreateCustomChannel(options.address, grpc::SslCredentials(tls), arguments);
   if (!channel->WaitForConnected(std::chrono::system_clock::now() + std::chrono::seconds(5))) {
     fail("cannot connect to " + options.address);
@@ -215,7 +223,7 @@ int call(const Options& options, const std::string& directory) {
 
 int main(int argument_count, char** arguments) {
   using namespace weir::bench;
-  Options options = parse_options(argument_count, arguments, {"certificate", "style"});
+  Options options = parse_options(argument_count, arguments, {"certificate", "style"}, kMaximumMessage);
   std::string style = options.other("style", "callback");
   if (style != "async" && style != "callback") fail("--style must be 'async' or 'callback'");
   std::string directory = options.other("certificate", "");

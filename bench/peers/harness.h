@@ -33,7 +33,7 @@ struct Header {
 };
 static_assert(sizeof(Header) == 8);
 
-constexpr std::uint32_t kMaximumBody = 65'000;
+constexpr std::uint32_t kMaximumBody = 65'000;  // of a message in one datagram
 constexpr std::uint32_t kMaximumWindow = 65'535;
 constexpr double kWarmUpSeconds = 0.2;
 
@@ -71,7 +71,8 @@ inline double parse_number(const std::string& name, const std::string& text, dou
 }
 
 // `extra` names the options, each with a value, that this program understands besides the common ones.
-inline Options parse_options(int argument_count, char** arguments, const std::vector<std::string>& extra) {
+inline Options parse_options(int argument_count, char** arguments, const std::vector<std::string>& extra,
+                             std::uint32_t maximum_body = kMaximumBody) {
   std::string usage = std::string("usage: ") + arguments[0] + " server --listen ADDR [--core C]\n       " +
                       arguments[0] +
                       " client --peer ADDR [--window N] [--size BYTES] [--reply BYTES] [--seconds S] [--core C]\n"
@@ -93,7 +94,7 @@ inline Options parse_options(int argument_count, char** arguments, const std::ve
     name.erase(0, 2);
     if (i + 1 >= argument_count) fail("--" + name + " needs a value\n" + usage);
     std::string value = arguments[i + 1];
-    auto body = [&] { return static_cast<std::uint32_t>(parse_number(name, value, sizeof(Header), kMaximumBody)); };
+    auto body = [&] { return static_cast<std::uint32_t>(parse_number(name, value, sizeof(Header), maximum_body)); };
     if (name == "listen" || name == "peer") {
       options.address = value;
     } else if (name == "window") {
@@ -236,9 +237,9 @@ class Measurement {
         "\"max\":%.3f},\"cpu_s\":%.3f%s}\n",
         static_cast<unsigned long long>(calls_), static_cast<unsigned long long>(errors_),
         static_cast<unsigned long long>(lost_), seconds, rate,
-        rate * static_cast<double>(options_.request_bytes + options_.reply_bytes), latency_.percentile_us(0.5),
-        latency_.percentile_us(0.9), latency_.percentile_us(0.99), latency_.percentile_us(0.999), latency_.maximum_us(),
-        cpu_seconds, details.c_str());
+        rate * (static_cast<double>(options_.request_bytes) + static_cast<double>(options_.reply_bytes)),
+        latency_.percentile_us(0.5), latency_.percentile_us(0.9), latency_.percentile_us(0.99),
+        latency_.percentile_us(0.999), latency_.maximum_us(), cpu_seconds, details.c_str());
     return errors_ == 0 ? 0 : 1;
   }
 

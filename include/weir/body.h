@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <span>
 #include <string_view>
@@ -25,15 +24,14 @@ class Body {
   // Copies: into the object if it fits, otherwise into one heap block.
   explicit Body(Bytes bytes) {
     if (bytes.size() <= kInlineBytes) {
-      size_ = static_cast<std::uint32_t>(bytes.size());
+      size_ = bytes.size();
       if (size_ != 0) std::memcpy(inline_, bytes.data(), size_);
     } else {
       copy_to_heap(bytes);
     }
   }
   // Takes over one reference on `pin`, which keeps `bytes` alive.
-  Body(Bytes bytes, detail::Pin* pin) noexcept
-      : data_(bytes.data()), size_(static_cast<std::uint32_t>(bytes.size())), pin_(pin) {}
+  Body(Bytes bytes, detail::Pin* pin) noexcept : data_(bytes.data()), size_(bytes.size()), pin_(pin) {}
 
   Body(Body&& other) noexcept { take(other); }
   Body& operator=(Body&& other) noexcept {
@@ -50,6 +48,9 @@ class Body {
   Bytes bytes() const { return {pin_ ? data_ : inline_, size_}; }
   std::string_view text() const { return {reinterpret_cast<const char*>(pin_ ? data_ : inline_), size_}; }
   std::size_t size() const { return size_; }
+
+  // For the library: what keeps the bytes alive; null if they are inside the object.
+  detail::Pin* pin() const { return pin_; }
 
  private:
   void take(Body& other) noexcept {
@@ -68,7 +69,7 @@ class Body {
   void copy_to_heap(Bytes bytes);
 
   const std::byte* data_ = nullptr;
-  std::uint32_t size_ = 0;
+  std::size_t size_ = 0;
   detail::Pin* pin_ = nullptr;
   alignas(8) std::byte inline_[kInlineBytes];
 };

@@ -41,7 +41,14 @@ struct Limits {
   std::size_t nested_request_bytes = 8u << 20;    // the same for calls from inside handlers, at each of four levels
   std::size_t answer_bytes = 1u << 30;            // answers due or not yet acknowledged, per worker
   std::size_t reply_bytes = 1u << 30;             // room reserved for replies to outstanding calls, per worker
-  std::size_t receive_buffers = 1024;             // 64 KiB each, per worker thread
+  std::size_t message_bytes = 64u << 20;          // largest request or reply; over inline_bytes it is a large message
+  std::size_t large_request_bytes = 256u << 20;   // large requests that arrive or were not let go of, per worker
+  std::size_t nested_large_request_bytes = 64u
+                                           << 20;  // the same for calls from inside handlers, at each of four levels
+  std::size_t large_reply_bytes = 256u << 20;      // large replies that arrive or were not let go of, per worker
+  std::size_t large_bytes_per_peer = 128u << 20;   // of each of these, from one peer
+  std::size_t buffer_bytes = 1u << 30;             // buffers, and payloads that are sent, per pool
+  std::size_t receive_buffers = 1024;              // 64 KiB each, per worker thread
   std::uint32_t submission_ring[8] = {1024, 1024, 1024, 1024,
                                       1024, 1024, 1024, 1024};  // per priority, thread and worker
   std::size_t executor_queue = 64 * 1024;                       // requests waiting for an executor thread

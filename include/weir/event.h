@@ -84,6 +84,13 @@ struct CreditBlocked {
   std::uint32_t path;
   std::uint64_t limit;
 };
+// The peer has no memory for a large message of ours now. It keeps our place in its line.
+struct MemoryAwaited {
+  Meta meta;
+  std::uint32_t path;
+  std::uint64_t transfer;
+  std::chrono::microseconds retry_hint;
+};
 struct PeerHealthChanged {
   Meta meta;
   std::uint32_t path;
@@ -125,6 +132,9 @@ struct Counters {
   std::uint64_t frames_retransmitted = 0, probe_timeouts = 0, ecn_marks = 0, key_rotations = 0;
   std::uint64_t handshakes_started = 0, handshakes_completed = 0, handshakes_failed = 0;
   std::uint64_t credit_blocked = 0, flow_resets_sent = 0, degradations = 0;
+  std::uint64_t large_messages_received = 0, tokens_used = 0;  // tokens: large messages that went without asking first
+  std::uint64_t regions_granted = 0, regions_revoked = 0, regions_exhausted = 0, regions_lost = 0, writes_refused = 0;
+  std::uint64_t records_forged = 0;  // of large messages: arrived, but did not authenticate when they were opened
   std::uint64_t polls = 0, send_calls = 0, receive_calls = 0;
 
   Counters& operator+=(const Counters& other);
@@ -144,6 +154,7 @@ class Subscriber {
   virtual void on(const event::MtuChanged&) {}
   virtual void on(const event::KeyRotated&) {}
   virtual void on(const event::CreditBlocked&) {}
+  virtual void on(const event::MemoryAwaited&) {}
   virtual void on(const event::PeerHealthChanged&) {}
   virtual void on(const event::PeerRestarted&) {}
   virtual void on(const event::HandshakeFailed&) {}

@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "weir/body.h"
+#include "weir/buffer.h"
 #include "weir/error.h"
 
 namespace weir {
@@ -21,6 +23,9 @@ class [[nodiscard]] Reply {
   Reply() = default;
   explicit Reply(std::string_view body, std::string_view header = {}) : Reply(as_bytes(body), as_bytes(header)) {}
   explicit Reply(Bytes body, Bytes header = {});
+  // A payload that was sealed before, perhaps for many: nothing is copied or sealed again. A handler's only; body() is
+  // empty.
+  explicit Reply(const Payload& payload, std::string_view header = {});
   // Takes over a received body of which the first `header_bytes` are the header.
   Reply(Body storage, std::uint32_t header_bytes) noexcept
       : storage_(std::move(storage)), header_bytes_(header_bytes) {}
@@ -29,10 +34,15 @@ class [[nodiscard]] Reply {
   std::string_view text() const { return storage_.text().substr(header_bytes_); }
   Bytes header() const { return storage_.bytes().first(header_bytes_); }
   std::string_view header_text() const { return storage_.text().substr(0, header_bytes_); }
+  // Empty unless it was made of one.
+  Payload payload() const { return has_payload_ ? held_payload() : Payload(); }
 
  private:
+  Payload held_payload() const;
+
   Body storage_;
   std::uint32_t header_bytes_ = 0;
+  bool has_payload_ = false;  // it is kept alive, with the header, by storage_
 };
 
 // The right, and the duty, to answer one request. May be moved to another thread and used after the handler
@@ -46,9 +56,16 @@ class [[nodiscard]] Responder {
   Responder& operator=(const Responder&) = delete;
   ~Responder();
 
+  // Of any size up to Limits::message_bytes. More than Limits::inline_bytes is sealed by this thread, which takes a
+  // while: on a worker thread, reply with a Payload or defer() instead.
   void reply(Bytes body, Bytes header = {});
   void reply(std::string_view body, std::string_view header = {}) { reply(as_bytes(body), as_bytes(header)); }
-  void reply(const Reply& r) { reply(r.body(), r.header()); }
+  void reply(const Payload& payload, Bytes header = {});
+  void reply(const Reply& r) {
+    if (const Payload payload = r.payload()) [[unlikely]]
+      return reply(payload, r.header());
+    reply(r.body(), r.header());
+  }
   void fail(Code code, std::string_view sentence);
 
   // The caller has gone (cancelled, timed out or failed): an answer would reach nobody.
@@ -57,6 +74,7 @@ class [[nodiscard]] Responder {
 
   // For the library.
   explicit Responder(detail::IncomingRecord* record) noexcept : record_(record) {}
+  detail::IncomingRecord* release() noexcept { return std::exchange(record_, nullptr); }
 
  private:
   detail::IncomingRecord* record_ = nullptr;
@@ -113,6 +131,7 @@ class InlineRequest {
   // Exactly one of these, once. A handler that returns without any of them answers with an `application` error.
   void reply(Bytes body, Bytes header = {}) { std::exchange(responder_, {}).reply(body, header); }
   void reply(std::string_view body, std::string_view header = {}) { reply(as_bytes(body), as_bytes(header)); }
+  void reply(const Payload& payload, Bytes header = {}) { std::exchange(responder_, {}).reply(payload, header); }
   void fail(Code code, std::string_view sentence) { std::exchange(responder_, {}).fail(code, sentence); }
   // Keep the right to answer for later. Copy what you need of body() first.
   Responder defer() { return std::move(responder_); }

@@ -4,11 +4,15 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <vector>
 
+#include "weir/allocation.h"
+#include "weir/buffer.h"
+#include "weir/bulk.h"
 #include "weir/call.h"
 #include "weir/config.h"
 #include "weir/error.h"
@@ -57,15 +61,27 @@ class Workers {
 // A peer, named by its handshake address. Cheap to copy, safe to share. Connects on first use.
 class Peer {
  public:
+  // The body may have up to Limits::message_bytes. What is larger than Limits::inline_bytes, header included, is sealed
+  // here, by this thread, into memory of the pool's buffers; `overloaded` if there is none left.
   Call unary(Method method, Bytes body, const CallOptions& options = {}) const;
   Call unary(Method method, std::string_view body, const CallOptions& options = {}) const {
     return unary(method, as_bytes(body), options);
   }
+  // A payload that was sealed before, perhaps for many: nothing is copied or sealed again.
+  Call unary(Method method, const Payload& payload, const CallOptions& options = {}) const;
+  // Writes a payload into what the peer placed under this name: memory or a file. Of any size: it goes in parts, so the
+  // peer needs no memory for all of it. The pieces of a payload that is given away (moved) go back to the pool as they
+  // are acknowledged.
+  Bulk<Result<PutReport>> put(std::string_view name, Payload payload, const PutOptions& options = {}) const;
+  // Reads from it into memory or a file of this side's: `get("shard-7", weir::into(span), {.offset = 4096})`. A get
+  // that ends beyond what is there fails, with all that is there acknowledged.
+  Bulk<Result<GetReport>> get(std::string_view name, const GetTarget& target, const GetOptions& options = {}) const;
   // Completes when the peer is connected (an empty reply) or cannot be reached.
   Call ready(const CallOptions& options = {}) const;
   std::string_view address() const;
 
   explicit Peer(std::shared_ptr<detail::PeerState> state) : state_(std::move(state)) {}
+  const std::shared_ptr<detail::PeerState>& state() const { return state_; }  // for the library
 
  private:
   std::shared_ptr<detail::PeerState> state_;
@@ -109,6 +125,26 @@ class Pool {
   }
   // Starts a coroutine on this thread without waiting for it; some later run(), get() or poll() here resumes it.
   void spawn(Task<void> task) const;
+
+  // Memory to fill and seal, of Limits::buffer_bytes: `co_await` it or get() it, for a Result<Buffer>. Suspends while
+  // the pool's buffers are used up; first come, first served. Dropping it gives up the wait.
+  Allocation allocate(std::size_t bytes, const AllocateOptions& options = {}) const;
+  // On this thread, in place. Something was written into the buffer (CHECKed).
+  Payload seal(Buffer&& buffer) const;
+  // The application sealed it itself: it is sent as it is, and opened by the application at the other end.
+  Payload adopt(Buffer&& buffer, const Binding& binding) const;
+
+  // Lets peers put into and get from memory or a file, under a name.
+  Result<void> place(std::string_view name, Placement placement);
+  // Takes it away. Waits for the record that is being written or read just now; puts and gets that are under way fail.
+  // Once it has returned, the memory is the application's alone again.
+  Result<void> unplace(std::string_view name);
+
+  // One payload to many, sealed once: a unary call to each. Await it, or get() it. It completes when as many have
+  // replied as the quorum is, or so many have failed that it cannot be reached. Dropping it cancels what is
+  // outstanding.
+  Bulk<BroadcastOutcome> broadcast(std::span<const Peer> peers, Method method, const Payload& payload,
+                                   const BroadcastOptions& options = {}) const;
 
   // Stops taking calls, waits until the outstanding ones and the running handlers are done or `deadline` passed, tells
   // the peers (who fail the rest at once), and stops. Errors: what was cut off. With zero worker threads, if the thread

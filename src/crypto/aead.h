@@ -53,6 +53,12 @@ class AeadKey {
   // cannot be read by mistake, and the ciphertext is gone, so that a second key cannot be tried on it.
   [[nodiscard]] virtual bool open(const Nonce& nonce, ByteSpan aad, MutableByteSpan text, const std::byte* tag) = 0;
 
+  // The same from one place to another: `to` gets as many bytes as `from` has, and does not overlap it. Opening what
+  // does not fit leaves `from` as it was and zeros in `to`.
+  virtual void seal_into(const Nonce& nonce, ByteSpan aad, ByteSpan from, std::byte* to, std::byte* tag) = 0;
+  [[nodiscard]] virtual bool open_into(const Nonce& nonce, ByteSpan aad, ByteSpan from, std::byte* to,
+                                       const std::byte* tag) = 0;
+
   // GMAC: a tag over `aad` alone.
   virtual void mac(const Nonce& nonce, ByteSpan aad, std::byte* tag) = 0;
   [[nodiscard]] virtual bool verify_mac(const Nonce& nonce, ByteSpan aad, const std::byte* tag) = 0;

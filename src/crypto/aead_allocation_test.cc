@@ -91,6 +91,7 @@ TEST(AeadAllocation, KeysAreAllocatedAndTheirUseIsNot) {
     const auto scratch = aead->make_key(bytes);
 
     std::byte text[1400] = {};
+    std::byte other[1400] = {};
     std::byte tag[kTagBytes];
     bool good = true;
     bool forged = false;
@@ -100,6 +101,8 @@ TEST(AeadAllocation, KeysAreAllocatedAndTheirUseIsNot) {
       key->seal(make_nonce(0, number), aad, MutableByteSpan{text}.subspan(12), tag);
       good &= key->open(make_nonce(0, number), aad, MutableByteSpan{text}.subspan(12), tag);
       forged |= key->open(make_nonce(0, ~number), aad, MutableByteSpan{text}.subspan(12), tag);
+      key->seal_into(make_nonce(2, number), aad, ByteSpan{text}.subspan(12), other, tag);
+      good &= key->open_into(make_nonce(2, number), aad, ByteSpan{other}.first(1388), text + 12, tag);
       key->mac(make_nonce(1, number), text, tag);
       good &= key->verify_mac(make_nonce(1, number), text, tag);
       mixed ^= prf(number, Prf::Context{})[0];

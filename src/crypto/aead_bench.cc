@@ -53,6 +53,46 @@ void open(benchmark::State& state, Backend backend) {
   state.SetBytesProcessed(state.iterations() * state.range(0));
 }
 
+// From one place to another, each of `range(0)` bytes, in one block of memory of 256 MiB when `range(1)` is set: what
+// sealing a buffer costs when neither side is in the cache.
+struct Places {
+  explicit Places(const benchmark::State& state)
+      : size(static_cast<std::size_t>(state.range(0))),
+        count(state.range(1) != 0 ? (std::size_t{128} << 20) / size : 1),
+        from(size * count),
+        to(size * count) {}
+  std::size_t advance() { return (next = next + 1 == count ? 0 : next + 1) * size; }
+  std::size_t size, count, next = 0;
+  std::vector<std::byte> from, to;
+};
+
+void seal_into(benchmark::State& state, Backend backend) {
+  Fixture fixture{backend};
+  Places places{state};
+  for (auto _ : state) {
+    const std::size_t at = places.advance();
+    fixture.key->seal_into(make_nonce(0, ++fixture.number), fixture.aad, {places.from.data() + at, places.size},
+                           places.to.data() + at, fixture.tag);
+  }
+  state.SetBytesProcessed(state.iterations() * state.range(0));
+}
+
+void open_into(benchmark::State& state, Backend backend) {
+  Fixture fixture{backend};
+  Places places{state};
+  fixture.key->seal(make_nonce(0, 1), fixture.aad, {places.from.data(), places.size}, fixture.tag);
+  for (std::size_t i = 1; i < places.count; ++i)
+    std::copy_n(places.from.begin(), places.size, places.from.begin() + i * places.size);
+  for (auto _ : state) {
+    const std::size_t at = places.advance();
+    if (!fixture.key->open_into(make_nonce(0, 1), fixture.aad, {places.from.data() + at, places.size},
+                                places.to.data() + at, fixture.tag)) {
+      state.SkipWithError("tag");
+    }
+  }
+  state.SetBytesProcessed(state.iterations() * state.range(0));
+}
+
 void mac(benchmark::State& state, Backend backend) {
   Fixture fixture{backend};
   std::vector<std::byte> message(static_cast<std::size_t>(state.range(0)));
@@ -90,6 +130,13 @@ const bool registered = [] {
           ->Arg(64)
           ->Arg(1400)
           ->Arg(64 << 10);
+    }
+    for (const auto& [what, function] : {std::pair{"seal_into/", &seal_into}, {"open_into/", &open_into}}) {
+      benchmark::RegisterBenchmark((what + name).c_str(),
+                                   [function, backend](benchmark::State& s) { function(s, backend); })
+          ->ArgNames({"bytes", "cold"})
+          ->Args({60 << 10, 0})
+          ->Args({60 << 10, 1});
     }
     benchmark::RegisterBenchmark(("make_key/" + name).c_str(),
                                  [backend](benchmark::State& s) { make_key(s, backend); });

@@ -68,31 +68,39 @@ class alignas(64) IpsecMbKey final : public AeadKey {
   }
 
   void seal(const Nonce& nonce, ByteSpan aad, MutableByteSpan text, std::byte* tag) override {
-    check_sizes(aad, text);
-    guard_.on_seal(nonce);
-    run(encrypt_, nonce, aad, text, tag);
+    seal_into(nonce, aad, text, text.data(), tag);
   }
 
   bool open(const Nonce& nonce, ByteSpan aad, MutableByteSpan text, const std::byte* tag) override {
-    check_sizes(aad, text);
+    return open_into(nonce, aad, text, text.data(), tag);
+  }
+
+  void seal_into(const Nonce& nonce, ByteSpan aad, ByteSpan from, std::byte* to, std::byte* tag) override {
+    check_sizes(aad, from);
+    guard_.on_seal(nonce);
+    run(encrypt_, nonce, aad, from, to, tag);
+  }
+
+  bool open_into(const Nonce& nonce, ByteSpan aad, ByteSpan from, std::byte* to, const std::byte* tag) override {
+    check_sizes(aad, from);
     std::array<std::byte, kTagBytes> computed;
-    run(decrypt_, nonce, aad, text, computed.data());
+    run(decrypt_, nonce, aad, from, to, computed.data());
     if (tags_equal(computed.data(), tag)) [[likely]]
       return true;
-    if (!text.empty()) std::memset(text.data(), 0, text.size());
+    if (!from.empty()) std::memset(to, 0, from.size());
     return false;
   }
 
   void mac(const Nonce& nonce, ByteSpan aad, std::byte* tag) override {
     check_sizes(aad, {});
     guard_.on_seal(nonce);
-    run(encrypt_, nonce, aad, {}, tag);
+    run(encrypt_, nonce, aad, {}, nullptr, tag);
   }
 
   bool verify_mac(const Nonce& nonce, ByteSpan aad, const std::byte* tag) override {
     check_sizes(aad, {});
     std::array<std::byte, kTagBytes> computed;
-    run(encrypt_, nonce, aad, {}, computed.data());
+    run(encrypt_, nonce, aad, {}, nullptr, computed.data());
     return tags_equal(computed.data(), tag);
   }
 
@@ -100,17 +108,18 @@ class alignas(64) IpsecMbKey final : public AeadKey {
   void keystream(const Nonce& nonce, MutableByteSpan out) override {
     std::memset(out.data(), 0, out.size());
     std::array<std::byte, kTagBytes> unused;
-    run(encrypt_, nonce, {}, out, unused.data());
+    run(encrypt_, nonce, {}, out, out.data(), unused.data());
   }
 
-  void run(aes_gcm_enc_dec_t function, const Nonce& nonce, ByteSpan aad, MutableByteSpan text, std::byte* tag) {
+  void run(aes_gcm_enc_dec_t function, const Nonce& nonce, ByteSpan aad, ByteSpan from, std::byte* to, std::byte* tag) {
     // The library returns silently, with no tag written, if it is given a null pointer: never give it one.
     std::byte stand_in{};
-    std::byte* const bytes = text.empty() ? &stand_in : text.data();
+    const std::byte* const in = from.empty() ? &stand_in : from.data();
+    std::byte* const out = from.empty() ? &stand_in : to;
     const std::byte* const extra = aad.empty() ? &stand_in : aad.data();
     gcm_context_data scratch;
-    function(&schedule_, &scratch, raw(bytes), raw(bytes), text.size(), raw(nonce.data()), raw(extra), aad.size(),
-             raw(tag), kTagBytes);
+    function(&schedule_, &scratch, raw(out), raw(in), from.size(), raw(nonce.data()), raw(extra), aad.size(), raw(tag),
+             kTagBytes);
   }
 
   aes_gcm_pre_t prepare_;

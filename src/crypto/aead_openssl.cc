@@ -42,14 +42,22 @@ class alignas(64) OpensslKey final : public AeadKey {
   }
 
   void seal(const Nonce& nonce, ByteSpan aad, MutableByteSpan text, std::byte* tag) override {
-    check_sizes(aad, text);
-    guard_.on_seal(nonce);
-    encrypt(nonce, aad, text, tag);
+    seal_into(nonce, aad, text, text.data(), tag);
   }
 
   bool open(const Nonce& nonce, ByteSpan aad, MutableByteSpan text, const std::byte* tag) override {
-    check_sizes(aad, text);
-    feed(Direction::open, nonce, aad, text);
+    return open_into(nonce, aad, text, text.data(), tag);
+  }
+
+  void seal_into(const Nonce& nonce, ByteSpan aad, ByteSpan from, std::byte* to, std::byte* tag) override {
+    check_sizes(aad, from);
+    guard_.on_seal(nonce);
+    encrypt(nonce, aad, from, to, tag);
+  }
+
+  bool open_into(const Nonce& nonce, ByteSpan aad, ByteSpan from, std::byte* to, const std::byte* tag) override {
+    check_sizes(aad, from);
+    feed(Direction::open, nonce, aad, from, to);
     // The interface wants a mutable pointer; it only reads.
     std::array<std::byte, kTagBytes> expected;
     std::memcpy(expected.data(), tag, kTagBytes);
@@ -59,7 +67,7 @@ class alignas(64) OpensslKey final : public AeadKey {
     int written = 0;
     if (EVP_CipherFinal_ex(context_.get(), nothing, &written) == 1) [[likely]]
       return true;
-    if (!text.empty()) std::memset(text.data(), 0, text.size());
+    if (!from.empty()) std::memset(to, 0, from.size());
     return false;
   }
 
@@ -71,11 +79,11 @@ class alignas(64) OpensslKey final : public AeadKey {
   void keystream(const Nonce& nonce, MutableByteSpan out) override {
     std::memset(out.data(), 0, out.size());
     std::array<std::byte, kTagBytes> unused;
-    encrypt(nonce, {}, out, unused.data());
+    encrypt(nonce, {}, out, out.data(), unused.data());
   }
 
-  void encrypt(const Nonce& nonce, ByteSpan aad, MutableByteSpan text, std::byte* tag) {
-    feed(Direction::seal, nonce, aad, text);
+  void encrypt(const Nonce& nonce, ByteSpan aad, ByteSpan from, std::byte* to, std::byte* tag) {
+    feed(Direction::seal, nonce, aad, from, to);
     int written = 0;
     unsigned char nothing[kTagBytes];
     const int finished = EVP_CipherFinal_ex(context_.get(), nothing, &written);
@@ -84,7 +92,7 @@ class alignas(64) OpensslKey final : public AeadKey {
     WEIR_CHECK(tagged == 1, "OpenSSL gave no tag");
   }
 
-  void feed(Direction direction, const Nonce& nonce, ByteSpan aad, MutableByteSpan text) {
+  void feed(Direction direction, const Nonce& nonce, ByteSpan aad, ByteSpan from, std::byte* to) {
     EVP_CIPHER_CTX* const context = context_.get();
     // The key schedule stays: GCM uses the encrypting one both ways.
     const int begun =
@@ -95,10 +103,9 @@ class alignas(64) OpensslKey final : public AeadKey {
       const int taken = EVP_CipherUpdate(context, nullptr, &written, raw(aad.data()), static_cast<int>(aad.size()));
       WEIR_CHECK(taken == 1, "OpenSSL would not take additional data");
     }
-    if (!text.empty()) {
-      unsigned char* const bytes = raw(text.data());
-      const int taken = EVP_CipherUpdate(context, bytes, &written, bytes, static_cast<int>(text.size()));
-      WEIR_CHECK(taken == 1 && static_cast<std::size_t>(written) == text.size(), "OpenSSL stopped inside a text");
+    if (!from.empty()) {
+      const int taken = EVP_CipherUpdate(context, raw(to), &written, raw(from.data()), static_cast<int>(from.size()));
+      WEIR_CHECK(taken == 1 && static_cast<std::size_t>(written) == from.size(), "OpenSSL stopped inside a text");
     }
   }
 

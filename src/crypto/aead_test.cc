@@ -109,6 +109,68 @@ TEST_P(AeadOnEachBackend, SealsAndOpensThePublishedVectors) {
   }
 }
 
+TEST_P(AeadOnEachBackend, SealsAndOpensThePublishedVectorsFromOnePlaceToAnother) {
+  for (const Vector& vector : kPublished) {
+    forget_recorded_nonces();
+    const auto key = aead_->make_key(key_from(vector.key));
+    const Nonce nonce = nonce_from(vector.nonce);
+    const Bytes aad = from_hex(vector.aad);
+    const Bytes plain = from_hex(vector.plain);
+    Bytes sealed(plain.size());
+    Bytes opened(plain.size());
+    std::byte tag[kTagBytes];
+    key->seal_into(nonce, aad, plain, sealed.data(), tag);
+    EXPECT_EQ(to_hex(sealed), vector.sealed);
+    EXPECT_EQ(to_hex(tag), vector.tag);
+    EXPECT_EQ(to_hex(plain), vector.plain);
+    EXPECT_TRUE(key->open_into(nonce, aad, sealed, opened.data(), tag));
+    EXPECT_EQ(to_hex(opened), vector.plain);
+    EXPECT_EQ(to_hex(sealed), vector.sealed);
+  }
+}
+
+TEST_P(AeadOnEachBackend, SealingIntoAnotherPlaceEqualsSealingInPlaceAndTouchesNothingAround) {
+  Random random{15};
+  for (const std::size_t size : {0, 1, 15, 16, 17, 255, 4'096, 61'439, 61'440}) {
+    const auto key = aead_->make_key(random_key(random));
+    const Nonce nonce = make_nonce(2, size);
+    const Bytes aad = random_bytes(random, 8);
+    const Bytes plain = random_bytes(random, size);
+    Bytes expected = plain;
+    Bytes around(size + 32, std::byte{0xa5});
+    std::byte tag[kTagBytes];
+    std::byte expected_tag[kTagBytes];
+    key->seal(nonce, aad, expected, expected_tag);
+    forget_recorded_nonces();
+    key->seal_into(nonce, aad, plain, around.data() + 16, tag);
+    EXPECT_EQ(to_hex(tag), to_hex(expected_tag)) << size;
+    EXPECT_TRUE(std::equal(expected.begin(), expected.end(), around.begin() + 16)) << size;
+    for (std::size_t i = 0; i < 16; ++i) {
+      EXPECT_EQ(around[i], std::byte{0xa5});
+      EXPECT_EQ(around[size + 16 + i], std::byte{0xa5});
+    }
+  }
+}
+
+TEST_P(AeadOnEachBackend, OpeningIntoAnotherPlaceRefusesAForgeryWithZerosAndKeepsTheSource) {
+  Random random{16};
+  const auto key = aead_->make_key(random_key(random));
+  for (const std::size_t size : {1, 16, 300, 61'440}) {
+    const Nonce nonce = make_nonce(2, size);
+    const Bytes aad = random_bytes(random, 8);
+    const Bytes plain = random_bytes(random, size);
+    Bytes sealed(size);
+    std::byte tag[kTagBytes];
+    key->seal_into(nonce, aad, plain, sealed.data(), tag);
+    sealed[random.below(size)] ^= std::byte{1};
+    const Bytes before = sealed;
+    Bytes opened(size, std::byte{0xff});
+    EXPECT_FALSE(key->open_into(nonce, aad, sealed, opened.data(), tag));
+    EXPECT_TRUE(all_zero(opened));
+    EXPECT_EQ(sealed, before);
+  }
+}
+
 TEST_P(AeadOnEachBackend, MacOfNothingIsThePublishedTag) {
   const auto key = aead_->make_key(key_from(kPublished[0].key));
   std::byte tag[kTagBytes];
@@ -298,6 +360,7 @@ TEST_P(AeadOnEachBackend, StopsTheProcessOnARepeatedNonceUnderTheSameKeyBytes) {
   second->seal(make_nonce(3, 10), {}, {}, tag);
   second->mac(make_nonce(4, 9), {}, tag);
   EXPECT_DEATH(first->seal(make_nonce(3, 9), {}, {}, tag), "used twice under one key");
+  EXPECT_DEATH(first->seal_into(make_nonce(3, 9), {}, {}, nullptr, tag), "used twice under one key");
   EXPECT_DEATH(second->seal(make_nonce(3, 9), {}, {}, tag), "used twice under one key");
   EXPECT_DEATH(second->mac(make_nonce(3, 9), {}, tag), "used twice under one key");
   EXPECT_DEATH(other_backend->seal(make_nonce(3, 10), {}, {}, tag), "used twice under one key");

@@ -11,7 +11,7 @@ using State = IncomingTransfer::State;
 void Core::wait_for_answer_room(Path& path, IncomingTransfer& transfer) {
   const std::uint8_t level = level_of(transfer);
   // The packet that it came in will be gone. To pin that would take a whole receive buffer for a few bytes.
-  if (transfer.reassembly == nullptr && transfer.bytes != 0) {
+  if (transfer.reassembly == nullptr && transfer.bytes != 0 && !transfer.is_large) {
     transfer::Block* const kept = blocks.acquire(transfer.bytes);
     std::memcpy(kept->bytes(), transfer.request, transfer.bytes);
     transfer.block = kept;

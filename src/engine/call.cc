@@ -19,11 +19,14 @@ void Core::submit(OutgoingCall& call, Instant now) {
   call.slot_held = false;
   if (call.depth > kMaxDepth) [[unlikely]]
     return fail_call(call, Code::overloaded, "calls are nested more than four deep", now);
-  if (closed || peer == nullptr || call.bytes > config.limits.inline_bytes ||
+  call.has_arrival = false;
+  const std::uint64_t longest =
+      call.is_large ? wire::kCargoBytes + buffer::kLargestHeaderBytes : config.limits.inline_bytes;
+  if (closed || peer == nullptr || call.bytes > longest ||
       (calls_queued >= config.limits.queued_calls && !shed_for(call, now))) [[unlikely]] {
     if (closed) return fail_call(call, Code::closed, "the pool is closed", now);
     if (peer == nullptr) return fail_call(call, Code::invalid_argument, "no such peer", now);
-    if (call.bytes > config.limits.inline_bytes) {
+    if (call.bytes > longest) {
       return fail_call(call, Code::too_large, "the request is larger than the limit for inline messages", now);
     }
     return fail_call(call, Code::overloaded, "too many calls are waiting to be sent", now);
@@ -77,7 +80,7 @@ std::uint32_t Core::take_slot(Path& path, OutgoingCall& call) {
 void Core::let_go(OutgoingCall& call) {
   wheel.cancel(call.timer);
   if (call.state == OutgoingCall::State::queued && !call.hook.queued) {  // refused before it was taken
-    if (call.block != nullptr) detail::unpin(std::exchange(call.block, nullptr));
+    drop_bytes(call);
     call.state = OutgoingCall::State::done;
     return;
   }
@@ -90,8 +93,15 @@ void Core::let_go(OutgoingCall& call) {
   } else {
     leave_path(call);
   }
-  if (call.block != nullptr) detail::unpin(std::exchange(call.block, nullptr));
+  drop_bytes(call);
   call.state = OutgoingCall::State::done;
+}
+
+// What has come of a reply is not wanted any more.
+void Core::drop_partial_reply(Path& path, OutgoingCall& call) {
+  if (call.has_arrival) [[unlikely]]
+    return drop_arrival(path, *call.arrival, path.last_received);
+  if (call.reassembly != nullptr) reassemblies.release(std::exchange(call.reassembly, nullptr));
 }
 
 void Core::leave_path(OutgoingCall& call) {
@@ -99,6 +109,8 @@ void Core::leave_path(OutgoingCall& call) {
   Peer& peer = *path.peer;
   call.peer = peer.index;
   if (path.partial == &call) path.partial = nullptr;
+  drop_partial_reply(path, call);
+  if (call.is_large) release_writer_of(path, call);
   if (!call.slot_held) path.calls.free(call.slot);
   --path.outstanding;
   --calls_sent;
@@ -122,8 +134,8 @@ Core::Verdict Core::on_reply(Path& path, const wire::ReplyFrame& frame, detail::
   const wire::MessagePart& part = frame.part;
   if (part.id.slot >= path.calls.size()) return part.id.slot < path.max_calls ? Verdict::fine : Verdict::violation;
   OutgoingCall* call = path.calls[part.id.slot];
-  if (call == nullptr || call->generation != part.id.generation)
-    return Verdict::fine;                                          // it ended before its reply came
+  if (call == nullptr || call->generation != part.id.generation) return Verdict::fine;  // it ended before
+  if (call->has_arrival) return Verdict::fine;                                          // the same opening again
   if (part.total > config.limits.inline_bytes + 2) [[unlikely]] {  // beyond what we reserved; 2: an error's code
     fail_call(*call, Code::too_large, "the reply is larger than this side's limit for inline messages", now);
     return Verdict::fine;
@@ -147,6 +159,13 @@ Core::Verdict Core::on_reply(Path& path, const wire::ReplyFrame& frame, detail::
     done.bytes = reassembly.bytes().data();
     done.pin = nullptr;
   }
+  if (frame.is_large) [[unlikely]] {
+    const Verdict verdict = frame.failed || part.header_bytes != 0
+                                ? Verdict::violation
+                                : begin_arrival(path, nullptr, call, part.id, {done.bytes, done.size}, now);
+    if (done.reassembly != nullptr) reassemblies.release(done.reassembly);
+    return verdict;
+  }
   if (frame.failed) [[unlikely]] {
     if (part.total < 2) return Verdict::violation;
     const auto code = static_cast<std::uint8_t>(done.bytes[0]);
@@ -168,7 +187,6 @@ Core::Verdict Core::on_reply(Path& path, const wire::ReplyFrame& frame, detail::
   events.counters.payload_bytes_received += part.total;
   events.moved(path.id, part.id.packed(), frame.failed ? event::TransferStage::failed : event::TransferStage::completed,
                false);
-  if (call->reassembly != nullptr) reassemblies.release(std::exchange(call->reassembly, nullptr));
   let_go(*call);
   completions.push_back(done);
   return Verdict::fine;
@@ -177,7 +195,9 @@ Core::Verdict Core::on_reply(Path& path, const wire::ReplyFrame& frame, detail::
 void Core::fail_call(OutgoingCall& call, Code code, const char* sentence, Instant, bool reached_peer) {
   const bool was_sent = call.state == OutgoingCall::State::sent;
   // A request whose last fragment never left cannot have run.
-  const bool may_have_run = was_sent && reached_peer && call.sent_bytes == call.bytes;
+  const transfer::Writer* const writer = was_sent && call.is_large ? transfer::Cargo::of(call.block).writer : nullptr;
+  const bool may_have_run =
+      was_sent && reached_peer && call.sent_bytes == call.bytes && (writer == nullptr || writer->was_written);
   std::uint64_t id = 0;
   std::uint32_t path_id = kNoPath;
   if (was_sent) {
@@ -198,7 +218,6 @@ void Core::fail_call(OutgoingCall& call, Code code, const char* sentence, Instan
       path.calls.hold(call.slot, call.generation);
       touch(path);
     }
-    if (call.reassembly != nullptr) reassemblies.release(std::exchange(call.reassembly, nullptr));
   } else if (const Peer* peer = peers.at(call.peer)) {
     path_id = peer->path;
   }

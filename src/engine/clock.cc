@@ -40,6 +40,12 @@ void Core::on_timeout(Instant now) {
       case TimerKind::retry:
         retry_delayed(now);
         break;
+      case TimerKind::writer:
+        on_writer_timer(owner_of<transfer::Writer>(timer));
+        break;
+      case TimerKind::regions:
+        on_regions_timer(now);
+        break;
       case TimerKind::peer: {
         Peer& peer = owner_of<Peer>(timer);
         if (peer.path == kNoPath) {  // it has rested long enough
@@ -128,6 +134,10 @@ void Core::on_path_timer(Path& path, Instant now) {
     path.loss.release_memory();
     path.frames.release_memory();
     path.again.release_memory();
+    if (path.large != nullptr && path.large->is_idle()) {
+      end_large(path, now);
+      path.large.reset();
+    }
     path.replay.shrink();
     path.replies.release_memory();
     if (path.calls.taken() == 0) path.calls.release_memory();  // generations are the path's, so slots can start over
@@ -164,7 +174,7 @@ void Core::update_timer(Path& path, Instant now) {
   if (!path.blocked_since.is_never()) next = earliest(next, path.say_blocked_at);
   // Held back by the pacer with something to send: wake when it lets go.
   const Instant pace = path.pacer.next_send(now);
-  if (pace > now && has_something(path)) next = earliest(next, pace);
+  if (pace > now && (has_something(path) || has_slices(path))) next = earliest(next, pace);
   // Re-arming is cheap, but not free: an earlier timer fires early and comes back here.
   if (!path.timer.armed() || next < path.timer.at) wheel.arm(path.timer, next);
 }
@@ -174,11 +184,14 @@ void Core::end_path(Path& path, Code code, const char* sentence, bool requeue, I
   for (std::size_t slot = 0; slot < path.calls.size(); ++slot) {
     OutgoingCall* call = path.calls[slot];
     if (call == nullptr) continue;
-    if (!requeue || call->generation < unseen) {
-      fail_call(*call, code, sentence, now, call->generation < unseen);
+    // One whose payload the peer has acknowledged cannot be sent again, whatever the peer says now.
+    const bool is_spent = call->is_large && transfer::Cargo::of(call->block).sealed == nullptr;
+    if (!requeue || call->generation < unseen || is_spent) {
+      fail_call(*call, code, sentence, now, call->generation < unseen || is_spent);
       continue;
     }
-    if (call->reassembly != nullptr) reassemblies.release(std::exchange(call->reassembly, nullptr));
+    drop_partial_reply(path, *call);
+    if (call->is_large) release_writer_of(path, *call);
     call->state = OutgoingCall::State::queued;
     call->peer = peer->index;
     call->hook = {};
@@ -193,6 +206,7 @@ void Core::end_path(Path& path, Code code, const char* sentence, bool requeue, I
   if (path.keys.installed()) {
     ledger.close(path.accounts[0]);
   }
+  if (path.large != nullptr) end_large(path, now);
   if (const auto named = open_paths.find({path.remote, path.remote_id});
       named != open_paths.end() && named->second == path.id) {
     open_paths.erase(named);
@@ -238,7 +252,7 @@ void Core::send_close(Path& path, wire::CloseReason reason, Instant now) {
   std::byte* const packet = farewell.packet.data();
   const std::uint64_t number = path.next_number++;
   wire::encode({.type = wire::PacketType::sealed,
-                .key_low = static_cast<std::uint8_t>(path.keys.send_id() & ((1u << wire::kKeyIdBits) - 1)),
+                .key_low = path.key_low(),
                 .number_low = static_cast<std::uint32_t>(number & ((1u << wire::kNumberBits) - 1)),
                 .path = path.remote_id},
                packet);

@@ -4,9 +4,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "base/time.h"
+#include "buffer/memory.h"
 #include "crypto/derive.h"
 #include "engine/credential.h"
 #include "weir/config.h"
@@ -29,6 +31,8 @@ struct EngineConfig {
   bool openssl_aead = false;
   std::size_t datagram_bytes = 65'507;   // largest to try for
   std::size_t receive_buffer_bytes = 0;  // what the kernel really gave; 0: unknown, no bound from it
+  buffer::Memory* memory = nullptr;      // for large messages that arrive; null: none does
+  std::function<void()> wake;            // from any thread: memory of large messages came back
   Limits limits;
   Timeouts timeouts;
   Duration max_ack_delay = std::chrono::milliseconds(1);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/footprint.h"
+
 namespace weir::engine {
 
 namespace {
@@ -24,6 +26,18 @@ token::CreditLedger::Options ledger_options(const EngineConfig& config) {
           .largest_cost = token::request_cost(static_cast<std::uint32_t>(config.limits.inline_bytes))};
 }
 
+token::GrantLedger::Options grant_options(const Limits& limits) {
+  const auto bound = [](std::uint64_t total, std::uint64_t per_sender) {
+    return token::GrantLedger::Bound{.total = total, .per_sender = std::min(total, per_sender)};
+  };
+  return {.requests = bound(limits.large_request_bytes, limits.large_bytes_per_peer),
+          .nested = bound(limits.nested_large_request_bytes, limits.large_bytes_per_peer),
+          .replies = bound(limits.large_reply_bytes, limits.large_bytes_per_peer)};
+}
+
+constexpr Duration kRegionIdle = std::chrono::seconds(2);
+constexpr Duration kRegionLifetime = std::chrono::seconds(10);
+
 }  // namespace
 
 Core::Core(const EngineConfig& config_, crypto::Entropy& entropy_, Subscriber* subscriber, std::uint64_t seed,
@@ -38,7 +52,11 @@ Core::Core(const EngineConfig& config_, crypto::Entropy& entropy_, Subscriber* s
       peers(std::min(config_.limits.peers, 1u << 20)),
       incoming(1u << 20),
       reassemblies(1u << 18),
+      writers(kMaxWriters),
+      arrivals(kMaxArrivals),
       ledger(ledger_options(config_)),
+      grants(grant_options(config_.limits)),
+      regions({.max_regions = kMaxRegions, .idle_timeout = kRegionIdle, .lifetime = kRegionLifetime}),
       arena(new std::byte[kArenaBytes]) {
   events.set_now(now);
   incarnation = config.incarnation;
@@ -68,6 +86,8 @@ Core::Core(const EngineConfig& config_, crypto::Entropy& entropy_, Subscriber* s
   crypto::wipe(key);
   reset_prf = std::make_unique<crypto::Prf>(*aead, key);
   scratch_key = aead->make_key(key);
+  data_segments.reserve(kMaxDataSegments);
+  if (config.wake) returned->set_wake(config.wake);
   completions.reserve(256);
   completing.reserve(256);
 }
@@ -80,6 +100,14 @@ Core::~Core() {
     }
     release_incoming(transfer);
   });
+  arrivals.for_each([](transfer::Arrival& arrival) {
+    if (arrival.header != nullptr) detail::unpin(std::exchange(arrival.header, nullptr));
+  });
+  for (buffer::Sealed* sealed : sent_payloads) detail::unpin(sealed);
+  for (const Completion& done : completions) {
+    if (done.landing != nullptr) detail::unpin(done.landing);  // nobody will read it
+  }
+  returned->leave();
 }
 
 }  // namespace weir::engine

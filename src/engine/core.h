@@ -1,8 +1,9 @@
 // Core: the inside of an engine. One verb per file: handshake.cc, receive.cc, pack.cc, call.cc (callers), serve.cc
-// (callees), clock.cc (timers, liveness, ends of paths).
+// (callees), write.cc, slices.cc and arrive.cc (large messages), clock.cc (timers, liveness, ends of paths).
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -14,9 +15,12 @@
 #include "crypto/responder_key.h"
 #include "engine/engine.h"
 #include "engine/path.h"
+#include "engine/return_box.h"
+#include "transfer/arrival.h"
 #include "transfer/reassembly.h"
 #include "weir/body.h"
 #include "wire/frame.h"
+#include "wire/large_frame.h"
 
 namespace weir::engine {
 
@@ -32,6 +36,7 @@ struct Completion {
   Code code{};
   bool failed = false;
   bool may_have_run = false;
+  buffer::Landing* landing = nullptr;  // a large reply, with one reference
 };
 
 struct Method {
@@ -91,6 +96,15 @@ struct Core {
   Core(const EngineConfig& config_, crypto::Entropy& entropy_, Subscriber* subscriber, std::uint64_t seed, Instant now);
   ~Core();
 
+  static constexpr std::uint32_t kSmallestInFlightBytes = 16 * 1024;
+  static constexpr std::uint64_t kLeastPartPerLife = 16;  // of a message, in a region's life, while others wait
+  static constexpr Duration kLongestUnfetched = std::chrono::seconds(30);             // a large reply without a region
+  static constexpr Duration kLongestReply = std::chrono::minutes(10);                 // with one
+  static constexpr std::uint8_t kMaxLostRegions = transfer::Writer::kMaxLostRegions;  // that one message survives
+  static constexpr std::size_t kMaxDataSegments = 1'024;                              // in one collect()
+  static constexpr unsigned kWriterSerialBits = 20;  // the rest of a frame's name is an offset of 44 bits
+  static constexpr std::uint32_t kWriterSerialMask = (1u << kWriterSerialBits) - 1;
+
   // ---- handshake.cc ----
   void start_hello(Peer& peer, Instant now);
   void send_hello(Peer& peer, Instant now);
@@ -131,8 +145,10 @@ struct Core {
   // `aad` precedes the ciphertext in the datagram.
   bool open_sealed(Path& path, const wire::PacketHeader& header, MutableByteSpan datagram, std::size_t aad,
                    std::uint8_t ecn, detail::Pin* buffer, Instant now);
-  Verdict on_frames(Path& path, ByteSpan frames, bool& ack_eliciting, detail::Pin* buffer, Instant now);
+  // `slice`: of a data packet, authenticated with it.
+  Verdict on_frames(Path& path, ByteSpan frames, ByteSpan slice, bool& ack_eliciting, detail::Pin* buffer, Instant now);
   bool on_ack(Path& path, const wire::AckFrame& frame, Instant now);
+  void on_side_frame(Path& path, wire::FrameType type, const wire::SideFrame& frame, Instant now);
   void on_path_frame(Path& path, const wire::PathFrame& frame);
   void on_blocked(Path& path, const wire::BlockedFrame& frame, Instant now);
   void on_loss_timer(Path& path, Instant now);
@@ -155,6 +171,84 @@ struct Core {
     waiting_for_room.push_back(path.id);
   }
 
+  void drop_partial_reply(Path& path, OutgoingCall& call);
+  void drop_bytes(OutgoingCall& call);
+
+  // ---- write.cc ----
+  LargePath& large_of(Path& path);
+  void release_later(buffer::Sealed* sealed);  // packets that are on their way out may still be sent from it
+  void drop_cargo(transfer::Block* block);
+  bool begin_writing(Path& path, OutgoingCall& call, Instant now);
+  void start_writing(Path& path, transfer::Writer& writer, std::uint64_t region);
+  void stop_writing(Path& path, transfer::Writer& writer);
+  void release_writer(Path& path, transfer::Writer& writer);
+  void release_writer_of(Path& path, OutgoingCall& call) {
+    if (transfer::Writer* writer = transfer::Cargo::of(call.block).writer) release_writer(path, *writer);
+  }
+  transfer::Writer* find_writer(Path& path, wire::Side side, wire::TransferId id);
+  void on_grant(Path& path, const wire::GrantFrame& frame, Instant now);
+  void on_revoke(Path& path, const wire::RevokeFrame& frame, Instant now);
+  void on_transfer_ack(Path& path, const wire::SideFrame& frame);
+  void drop_large_reply(IncomingTransfer& transfer);
+  void give_up_reply(Path& path, IncomingSlot& slot);
+  void arm_writer_timer(transfer::Writer& writer, Instant now, Duration longest);
+  void on_writer_timer(transfer::Writer& writer);
+  // Takes over the reference on `sealed`.
+  void answer_large(IncomingTransfer& transfer, buffer::Sealed* sealed, transfer::CargoRange range, ByteSpan header,
+                    Instant now);
+
+  // ---- slices.cc ----
+  struct Slice {
+    transfer::Writer* writer = nullptr;
+    std::uint64_t offset = 0;
+    std::uint32_t length = 0;  // at most
+    bool is_again = false;
+  };
+  static bool has_slices(const Path& path) {
+    return path.large != nullptr && (!path.large->writing.empty() || !path.large->again.empty());
+  }
+  bool next_slice(Path& path, Slice& slice);
+  void advance_slice(Path& path, const Slice& slice, std::uint32_t length);
+  void pack_slices(Path& path, std::vector<Train>& out, Instant now);
+  void seal_slice(Path& path, std::byte* packet, std::byte* text, std::byte* end, ByteSpan slice,
+                  recovery::SentPacket record, Instant now);
+
+  // ---- arrive.cc ----
+  // One of `transfer` and `call` is there.
+  Verdict begin_arrival(Path& path, IncomingTransfer* transfer, OutgoingCall* call, wire::TransferId id,
+                        ByteSpan opening, Instant now);
+  Verdict begin_arrival_of(Path& path, IncomingTransfer& transfer, ByteSpan opening, Instant now);
+  Code check_opening(const IncomingTransfer& transfer, ByteSpan header, std::uint64_t bytes);
+  bool use_token(Path& path, transfer::Arrival& arrival, Instant now);
+  bool bind_region(Path& path, transfer::Arrival& arrival, token::Region& region, Instant now);
+  void ask_for_memory(Path& path, transfer::Arrival& arrival, Instant now);
+  buffer::Landing* make_landing(Path& path, std::uint64_t bytes, std::uint32_t record_bytes, std::uint8_t purse);
+  static void forget_landing(buffer::Landing* landing);
+  token::Region* grant_region(Path& path, std::uint64_t bytes, std::uint32_t record_bytes, std::uint8_t purse,
+                              Instant now);
+  std::uint32_t in_flight_promise() const;
+  void serve_asks(Instant now);
+  void grant_token(Path& path, std::uint64_t message_bytes, Instant now);
+  void revoke_spare_tokens(Instant now);
+  void revoke_region(Path& path, token::Region& region, Instant now);
+  static transfer::Arrival& arrival_of(token::Ask& ask) {
+    static_assert(offsetof(transfer::Arrival, ask) == 0);
+    return *reinterpret_cast<transfer::Arrival*>(&ask);
+  }
+  transfer::Arrival* find_arrival(Path& path, wire::Side side, wire::TransferId id);
+  void on_request_regions(Path& path, const wire::SideFrame& frame, Instant now);
+  Verdict on_slice(Path& path, const wire::SliceFrame& frame, ByteSpan slice, Instant now);
+  void complete_arrival(Path& path, transfer::Arrival& arrival, token::Region& region, Instant now);
+  void acknowledge_transfer(Path& path, wire::Side side, wire::TransferId id);
+  void drop_arrival(Path& path, transfer::Arrival& arrival, Instant now);
+  void refuse_arrival(Path& path, IncomingTransfer* transfer, OutgoingCall* call, wire::TransferId id, Code code,
+                      Instant now);
+  void arm_regions_timer();
+  void on_regions_timer(Instant now);
+  bool may_stay(Path& path, token::Region& region, token::RegionTable::Due due, Instant now);
+  void end_large(Path& path, Instant now);
+  void take_returned(Instant now);
+
   // ---- patience.cc ----
   void fail_queued(Peer& peer, Code code, const char* sentence, Instant now);
   void try_again_later(Peer& peer, Instant now);
@@ -169,6 +263,7 @@ struct Core {
   void retire(Path& path, IncomingSlot& slot);  // a newer generation, or the path's end
   void release_incoming(IncomingTransfer& transfer);
   void answer(IncomingTransfer& transfer, ByteSpan header, ByteSpan body, bool failed, Instant now);
+  void send_answer(Path& path, IncomingTransfer& transfer, std::size_t bytes, Instant now);
   void answer_error(IncomingTransfer& transfer, Code code, bool may_have_run, std::string_view sentence, Instant now);
   void finish_credit(IncomingTransfer& transfer);
   void give_credit(Path* path, std::uint8_t level, std::uint32_t cost);
@@ -232,6 +327,8 @@ struct Core {
   void remember_levels(unsigned levels, Instant now);
   void seal_packet(Path& path, std::byte* packet, std::size_t prefix, std::byte* text, std::byte* end,
                    recovery::SentPacket record, Instant now);
+  void rotate_if_due(Path& path);
+  void account_sent(Path& path, std::uint64_t number, const recovery::SentPacket& record, Instant now);
   void probe_mtu(Path& path, std::vector<Train>& out, Instant now);
 
   // ---- clock.cc ----
@@ -280,6 +377,8 @@ struct Core {
   Slab<Peer> peers;
   Slab<IncomingTransfer> incoming;
   Slab<transfer::Reassembly> reassemblies;
+  Slab<transfer::Writer> writers;
+  Slab<transfer::Arrival> arrivals;
   std::unordered_map<Address, std::uint32_t, AddressHash> peers_by_address;  // shared-secret mode
   std::unordered_map<RemotePath, std::uint32_t, RemotePathHash> open_paths;  // identity mode: ours, by their numbers
   std::unordered_map<std::uint64_t, Method> methods;
@@ -293,6 +392,17 @@ struct Core {
   token::AnswerRoom answers{config.limits.answer_bytes, answer_bytes_of(config.limits.inline_bytes + 2)};
   AnswerLine answer_lines[token::kLevels];
   std::size_t requests_waiting = 0;  // in all of them
+
+  // ---- large messages ----
+  token::GrantLedger grants;
+  token::RegionTable regions;
+  schedule::Timer regions_timer;
+  ReturnBox* returned = new ReturnBox;
+  std::vector<ReturnBox::Item> returned_now;   // scratch
+  std::vector<buffer::Sealed*> sent_payloads;  // let go of by whoever sent them; see release_later()
+  std::vector<Segment> data_segments;          // of the trains of this collect()
+  std::uint32_t writer_serials = 0;
+  std::uint32_t spare_tokens = 0;  // granted ahead of need and not used yet
 
   // ---- responder ----
   std::unique_ptr<crypto::Prf> cookie;

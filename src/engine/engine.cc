@@ -83,6 +83,11 @@ void Engine::fail(IncomingTransfer& request, Code code, std::string_view sentenc
   core_->answer_error(request, code, true, sentence, now);
 }
 
+void Engine::reply_large(transfer::IncomingTransfer& request, buffer::Sealed* sealed, transfer::CargoRange range,
+                         ByteSpan header, Instant now) {
+  core_->answer_large(request, sealed, range, header, now);
+}
+
 void Engine::on_datagram(MutableByteSpan datagram, const Address& from, std::uint8_t ecn, detail::Pin* buffer,
                          Instant now) {
   core_->events.set_now(now);
@@ -134,7 +139,8 @@ bool Engine::has_cut_short() const { return core_->cut_short; }
 
 bool Engine::has_work() const {
   return !core_->touched.empty() || !core_->plain.empty() || !core_->completions.empty() ||
-         core_->delivery_levels != 0 || core_->has_unseen_requests();
+         core_->delivery_levels != 0 || core_->has_unseen_requests() || !core_->sent_payloads.empty() ||
+         core_->returned->has_some();
 }
 
 void Engine::close(Instant now) { core_->close(now); }
@@ -152,7 +158,12 @@ Census Engine::census() const {
                 .reassemblies = core_->reassemblies.live(),
                 .timers = core_->wheel.size(),
                 .paths = core_->paths.live(),
-                .peers = core_->peers.live()};
+                .peers = core_->peers.live(),
+                .writers = core_->writers.live(),
+                .arrivals = core_->arrivals.live(),
+                .regions = core_->regions.live(),
+                .regions_leaked = core_->regions.in_state(token::RegionState::leaked)};
+  for (std::uint8_t purse = 0; purse < token::kPurses; ++purse) census.large_bytes += core_->grants.used(purse);
   core_->paths.for_each([&](Path& path) {
     census.frames_in_flight += path.frames.size() + path.again.size();
     census.packets_in_flight += path.loss.eliciting_in_flight();
@@ -180,6 +191,16 @@ std::string Engine::describe_limits() const {
   line("nested requests received and unanswered, one peer, each level, bytes", core.ledger.nested_per_path());
   line("answers due or not acknowledged, all peers, bytes", core.answers.capacity());
   line("room reserved for replies, bytes", core.config.limits.reply_bytes);
+  line("largest large message, bytes", core.config.limits.message_bytes);
+  const auto bound = [&](std::string_view what, std::uint8_t purse) {
+    line(std::string(what) + ", all peers, bytes", core.grants.bound(purse).total);
+    line(std::string(what) + ", all peers, bytes of memory that they take at most",
+         buffer::landing_memory(core.grants.bound(purse).total));
+    line(std::string(what) + ", one peer, bytes", core.grants.bound(purse).per_sender);
+  };
+  bound("large requests under way or held", token::request_purse(0));
+  bound("nested large requests under way or held, each level", token::request_purse(1));
+  bound("large replies under way or held", token::kReplyPurse);
   return text;
 }
 

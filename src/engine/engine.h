@@ -16,6 +16,7 @@
 #include "base/address.h"
 #include "base/bytes.h"
 #include "base/random.h"
+#include "base/segment.h"
 #include "base/time.h"
 #include "crypto/entropy.h"
 #include "engine/config.h"
@@ -38,6 +39,7 @@ struct Train {
   MutableByteSpan bytes;
   std::uint32_t segment_size = 0;
   std::uint32_t path = 0;
+  std::span<const Segment> segments{};  // if there are any: the packets, instead of `bytes`, each in two pieces
 };
 
 // One train's fate, as the link saw it.
@@ -45,15 +47,21 @@ enum class TrainFate : std::uint8_t { sent, too_big, unreachable, failed };
 
 // Runs a request. Called inside Engine::deliver(). It answers through Engine::reply() or fail(), now or later, exactly
 // once. `transfer.request` is valid until it returns, longer if it takes a reference on `transfer.pin`.
+// A large request (`transfer.landing()`) is to be opened first: by whoever keeps a reference on it, on another thread
+// than the engine's if there is one.
 struct Handler {
   void (*run)(void* context, transfer::IncomingTransfer& request, Instant now) = nullptr;
   void* context = nullptr;
+  // Asked when a large request is opened, before any of its data is sent: why it would be refused, or Code{}.
+  Code (*check)(void* context, ByteSpan header, std::uint64_t bytes) = nullptr;
 };
 
 // What is alive inside an engine; all zero once everything has ended.
 struct Census {
   std::size_t calls_queued = 0, calls_sent = 0, incoming = 0, blocks = 0, reassemblies = 0, timers = 0;
   std::size_t frames_in_flight = 0, packets_in_flight = 0, credit_used = 0, paths = 0, peers = 0;
+  std::size_t writers = 0, arrivals = 0, regions = 0, regions_leaked = 0;
+  std::uint64_t large_bytes = 0;  // reserved for large messages, also by what the application still holds
 };
 
 class Engine {
@@ -83,6 +91,9 @@ class Engine {
   Result<void> serve(std::uint64_t method, std::string_view name, Handler handler);
   void reply(transfer::IncomingTransfer& request, ByteSpan header, ByteSpan body, Instant now);
   void fail(transfer::IncomingTransfer& request, Code code, std::string_view sentence, Instant now);
+  // Takes over one reference on `sealed`, of which the records in `range` are the reply's body.
+  void reply_large(transfer::IncomingTransfer& request, buffer::Sealed* sealed, transfer::CargoRange range,
+                   ByteSpan header, Instant now);
 
   // ---- packets and time ----
   // Opened in place. `buffer` (may be null) keeps the bytes alive if somebody takes a reference.

@@ -1,13 +1,14 @@
 // A whole engine against an authenticated peer that says anything, in both roles, while an honest peer works beside it.
-// The input is a list of operations: frames of every kind with ids and lengths of the fuzzer's choice, raw bytes under
-// a valid seal, datagrams without one, time, and the honest peer's calls. Whatever it says: nothing crashes, nothing
-// grows past its bound, nothing is left at the end, and the honest peer's calls complete, each exactly once.
+// The input is a list of operations: frames of every kind with ids and lengths of the fuzzer's choice, data packets,
+// raw bytes under a valid seal, datagrams without one, time, and the honest peer's calls, small and large. Whatever it
+// says: nothing crashes, nothing grows past its bound, nothing is left at the end, and the honest peer's calls
+// complete, each exactly once.
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <string>
 
-#include "engine/hostile_testing.h"
+#include "engine/large_testing.h"
 
 namespace {
 
@@ -22,6 +23,8 @@ using wire::FrameType;
 
 constexpr std::size_t kMaxOperations = 256;
 constexpr std::size_t kMaxHonestCalls = 16;
+constexpr std::size_t kLargeBytes = 100'000;
+constexpr std::uint64_t kMostLargeBytes = 1u << 20;  // of requests, and of replies
 constexpr auto kDeadline = std::chrono::seconds(20);
 
 class Input {
@@ -64,11 +67,28 @@ class Match {
     victim.limits.request_bytes = 1 << 20;
     victim.limits.request_bytes_per_peer = 256 * 1024;
     victim.limits.calls_per_peer = 64;
+    victim.limits.message_bytes = 256 * 1024;
+    victim.limits.large_request_bytes = victim.limits.large_reply_bytes = kMostLargeBytes;
+    victim.limits.nested_large_request_bytes = victim.limits.large_bytes_per_peer = kMostLargeBytes / 2;
+    victim.memory = &victims_memory_;
     victim_ = net_.add(victim);
-    honest_ = net_.add(!hostile_initiates);
-    hostile_ = net_.add(!hostile_initiates);
+    for (int* other : {&honest_, &hostile_}) {
+      EngineConfig config =
+          testing::test_config(!hostile_initiates, static_cast<std::uint16_t>(2 + (other == &hostile_)));
+      config.memory = &memory_;
+      *other = net_.add(config);
+    }
     for (const int host : {victim_, honest_, hostile_}) {
       net_.serve_echo(host);
+      net_.serve(host, "measure", [](Engine& engine, transfer::IncomingTransfer& request, Instant now) {
+        buffer::Landing* const landing = request.landing();
+        const bool well = landing != nullptr && buffer::open_all(*landing);
+        const std::string answer = well ? describe(landing->whole()) : "nothing";
+        engine.reply(request, {}, as_bytes(answer), now);
+      });
+      net_.serve(host, "fetch", [this](Engine& engine, transfer::IncomingTransfer& request, Instant now) {
+        engine.reply_large(request, seal(std::string(kLargeBytes, 'f')), {.bytes = kLargeBytes}, {}, now);
+      });
       net_.serve(host, "hold", [this, host](Engine&, transfer::IncomingTransfer& request, Instant) {
         if (host == victim_) held_.push_back(&request);
       });
@@ -79,12 +99,18 @@ class Match {
     call(hostile_, first, "echo", "hello", kDeadline);
     WEIR_CHECK(net_.run_until([&] { return first.completions != 0 && honest_calls_.back().completions != 0; }),
                "calls");
-    for (TestCall& pending : pending_) {
-      if (!hostile_initiates) call(hostile_, pending, "hold", std::string(40, 'x'), kDeadline);
+    if (!hostile_initiates) {
+      for (std::size_t i = 0; i < 4; ++i) call(hostile_, pending_[i], "hold", std::string(40, 'x'), kDeadline);
     }
     net_.run_for(std::chrono::milliseconds(5));
     puppet_ = std::make_unique<Puppet>(net_, hostile_, victim_);
     victims_id_ = puppet_->path().remote_id;
+    // Now that nobody grants anything by itself.
+    for (std::size_t i = 4; i < 6 && !hostile_initiates; ++i) {
+      pending_[i].is_large = true;
+      call(hostile_, pending_[i], "hold", std::string(kLargeBytes, 'x'), kDeadline);
+    }
+    net_.turn(victim_);
   }
 
   void run(Input input) {
@@ -98,12 +124,82 @@ class Match {
  private:
   void call(int peer, TestCall& one, std::string_view method, const std::string& body, Duration deadline) {
     const int from = hostile_initiates_ ? peer : victim_;
-    net_.call(from, hostile_initiates_ ? victim_ : peer, one, method, body, deadline);
+    const int to = hostile_initiates_ ? victim_ : peer;
+    if (!one.is_large) return net_.call(from, to, one, method, body, deadline);
+    Engine& engine = net_.engine(from);
+    one.method = testing::method_id(method);
+    one.peer = engine.connect(net_.address(to)).value();
+    one.deadline = net_.now + deadline;
+    one.block = transfer::load_cargo(engine.blocks(), seal(body), {.bytes = body.size()}, {});
+    one.bytes = wire::kCargoBytes;
+    engine.submit(one, net_.now);
+  }
+  buffer::Sealed* seal(const std::string& text) {
+    crypto::KeyBytes key;
+    net_.entropy.fill(key);
+    return buffer::seal(memory_, as_bytes(text), key, buffer::thread_key());
+  }
+  static std::string describe(ByteSpan bytes) {
+    std::uint64_t sum = 0;
+    for (const std::byte byte : bytes) sum = sum * 31 + static_cast<std::uint8_t>(byte);
+    return std::to_string(bytes.size()) + " bytes, " + std::to_string(sum);
   }
   void honest_call(std::string_view method, const std::string& body) {
     if (honest_calls_.size() == kMaxHonestCalls) return;
     call(honest_, honest_calls_.emplace_back(), method, body, std::chrono::hours(1));
     bodies_.push_back(body);
+  }
+  void honest_large_call(std::size_t bytes, std::uint8_t seed) {
+    if (honest_calls_.size() == kMaxHonestCalls) return;
+    std::string text(bytes + 1, 0);
+    for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * 7 + seed);
+    TestCall& one = honest_calls_.emplace_back();
+    one.is_large = true;
+    call(honest_, one, "measure", text, std::chrono::hours(1));
+    bodies_.push_back(describe(as_bytes(text)));
+  }
+  // One that the hostile peer was granted, or any number.
+  std::uint64_t region(Input& input) {
+    const std::uint8_t which = input.byte();
+    if (which >= 0xe0) return input.number();
+    std::vector<std::uint64_t> known;
+    if (Path* path = victims_path(); path != nullptr && path->large != nullptr) {
+      net_.core(victim_).regions.for_each_of_path(path->large->regions,
+                                                  [&](token::Region& one) { known.push_back(one.id); });
+    }
+    return known.empty() ? which : known[which % known.size()];
+  }
+  wire::CargoFrame cargo(Input& input) {
+    const std::uint8_t shape = input.byte();
+    wire::CargoFrame frame{.body_bytes = input.number() * 997, .record_bytes = 61'440};
+    frame.payload_bytes = shape & 1 ? input.number() : frame.body_bytes;
+    if (shape & 2) frame.first_record = input.number();
+    if (shape & 4) frame.record_bytes = static_cast<std::uint32_t>(input.number() << 8);
+    if (shape & 8) frame.region = region(input);
+    frame.adopted = (shape & 16) != 0;
+    frame.wants_token = (shape & 32) != 0;
+    return frame;
+  }
+  void send_data(const wire::SliceFrame& frame, ByteSpan slice) {
+    if (frames_.bytes().size() > 2'000) flush();
+    frames_.raw(testing::frame_of(frame));
+    sent_ = testing::seal_data(*puppet_, frames_.bytes(), slice);
+    net_.inject(victim_, net_.address(hostile_), sent_);
+    frames_ = {};
+  }
+  // All that a region has room for, as an honest sender would.
+  void fill_region(std::uint64_t id) {
+    const token::Region* const region = net_.core(victim_).regions.find(id);
+    if (region == nullptr) return;
+    const std::uint64_t bytes = std::min<std::uint64_t>(region->limit(), kMostLargeBytes);
+    const std::uint32_t record_bytes = region->landing->record_bytes;
+    const std::string text(record_bytes, 'c');
+    for (std::uint64_t at = 0; at < bytes; at += record_bytes) {
+      send_data({.region = id,
+                 .record = static_cast<std::uint32_t>(at / record_bytes),
+                 .tag = reinterpret_cast<const std::byte*>(text.data())},
+                as_bytes(text).first(std::min<std::uint64_t>(record_bytes, bytes - at)));
+    }
   }
   wire::TransferId id(Input& input) {
     return {static_cast<std::uint32_t>(input.number()) & (wire::kMaxSlots - 1), input.number() & wire::kMaxGeneration};
@@ -131,7 +227,7 @@ class Match {
 
   void operate(Input& input) {
     const Address stranger = Address::v4(0x0b000001, 7);
-    switch (input.byte() % 24) {
+    switch (input.byte() % 32) {
       case 0:
       case 1:
         return part(input, true);
@@ -210,9 +306,60 @@ class Match {
       case 22:
         puppet_->path().keys.rotate();
         return;
-      default:
-        answer_held(input.byte());
+      case 23:
+        return answer_held(input.byte());
+      case 24: {
+        const wire::TransferId name = id(input);
+        const std::uint8_t flags = input.byte();
+        const wire::CargoFrame described = cargo(input);
+        const Datagram opening = testing::opening_of(described, std::string(input.byte(), 'h'));
+        constexpr std::string_view kMethods[] = {"measure", "hold", "fetch", "echo"};
+        frames_.raw(testing::large_request(name, kMethods[flags & 3], opening, flags >> 2 & 7));
         return;
+      }
+      case 25: {
+        const wire::TransferId name = id(input);
+        const bool failed = input.byte() == 1;
+        frames_.raw(testing::large_reply(name, testing::opening_of(cargo(input)), failed));
+        return;
+      }
+      case 26: {
+        const wire::SliceFrame frame{.region = region(input),
+                                     .record = static_cast<std::uint32_t>(input.number()),
+                                     .offset = static_cast<std::uint16_t>(input.number() * 257)};
+        return send_data(frame, as_bytes(std::string(input.word() % 61'441, 's')));
+      }
+      case 27:
+        return fill_region(region(input));
+      case 28: {
+        const auto side = static_cast<wire::Side>(input.byte() % 4);
+        const wire::TransferId name = id(input);
+        frames_.raw(testing::frame_of(wire::GrantFrame{.side = side,
+                                                       .id = name,
+                                                       .region = input.number(),
+                                                       .capacity = input.number() << 12,
+                                                       .lifetime_ms = static_cast<std::uint32_t>(input.number() << 8),
+                                                       .in_flight_bytes = static_cast<std::uint32_t>(input.number())}));
+        return;
+      }
+      case 29: {
+        const auto side = static_cast<wire::Side>(input.byte() % 4);
+        const wire::TransferId name = id(input);
+        frames_.raw(testing::frame_of(wire::RevokeFrame{.side = side, .id = name, .region = input.number()}));
+        return;
+      }
+      case 30: {
+        constexpr FrameType kTypes[] = {FrameType::request_regions, FrameType::transfer_ack,
+                                        FrameType::region_exhausted};
+        const FrameType type = kTypes[input.byte() % 3];
+        const auto side = static_cast<wire::Side>(input.byte() % 3);
+        frames_.raw(testing::frame_of(type, {.side = side, .id = id(input)}));
+        return;
+      }
+      default: {
+        const std::size_t bytes = static_cast<std::size_t>(input.word()) * 2;
+        return honest_large_call(bytes, input.byte());
+      }
     }
   }
   void answer_held(std::size_t count) {
@@ -232,6 +379,10 @@ class Match {
     WEIR_CHECK(census.credit_used <= ledger.options().capacity + 2 * 5 * ledger.nested_allowance(), "credit grew");
     WEIR_CHECK(census.incoming <= 8'192 && census.reassemblies <= 1'024 && census.blocks <= 2'048, "memory grew");
     WEIR_CHECK(census.frames_in_flight <= 8'192 && census.packets_in_flight <= 1'024, "the sent frames grew");
+    WEIR_CHECK(census.arrivals + census.writers <= 256 && census.regions <= 256, "large messages grew");
+    WEIR_CHECK(census.large_bytes <= 2 * kMostLargeBytes + 4 * (kMostLargeBytes / 2), "large messages' bytes grew");
+    WEIR_CHECK(victims_memory_.taken_bytes() <= census.large_bytes + census.large_bytes / 100 + 512 * 2'048,
+               "large messages take more memory than is accounted for");
     WEIR_CHECK(census.paths <= 3 && census.peers <= 2, "paths grew");
   }
 
@@ -256,6 +407,9 @@ class Match {
     }
     const Census left = net_.engine(victim_).census();
     WEIR_CHECK(left.calls_queued + left.calls_sent + left.incoming + left.blocks + left.reassemblies == 0, "left over");
+    WEIR_CHECK(left.writers + left.arrivals + left.regions + left.regions_leaked + left.large_bytes == 0,
+               "left over of large messages");
+    WEIR_CHECK(victims_memory_.taken_bytes() == 0, "memory of large messages left over");
     WEIR_CHECK(left.paths + left.credit_used + left.timers + left.frames_in_flight == 0, "left over of paths");
     WEIR_CHECK(net_.core(victim_).ledger.promised() == 0 && net_.core(victim_).reply_room_used == 0, "room left over");
   }
@@ -263,7 +417,9 @@ class Match {
   bool hostile_initiates_;
   std::deque<TestCall> honest_calls_;  // outlive the engines that hold them
   std::deque<std::string> bodies_;
-  TestCall pending_[4];
+  TestCall pending_[6];  // the last two are large
+  buffer::HeapMemory memory_{std::uint64_t{1} << 32};
+  buffer::HeapMemory victims_memory_{std::uint64_t{1} << 32};
   std::deque<transfer::IncomingTransfer*> held_;
   Net net_;
   int victim_ = 0, honest_ = 0, hostile_ = 0;

@@ -9,8 +9,12 @@
 #include <vector>
 
 #include "base/random.h"
+#include "buffer/heap_memory.h"
+#include "buffer/open.h"
+#include "buffer/seal.h"
 #include "crypto/nonce_ledger.h"
 #include "engine/engine.h"
+#include "weir/body.h"
 
 namespace weir::engine::testing {
 
@@ -38,6 +42,7 @@ struct TestCall : transfer::OutgoingCall {
   bool failed = false;
   Code code{};
   bool may_have_run = false;
+  bool opened = true;  // a large reply
   std::string reply;
   std::string header;
   std::function<void(TestCall&)> then;
@@ -52,6 +57,10 @@ struct TestCall : transfer::OutgoingCall {
       const std::string all(reinterpret_cast<const char*>(outcome.bytes.data()), outcome.bytes.size());
       call.header = all.substr(0, outcome.header_bytes);
       call.reply = outcome.failed && all.empty() ? outcome.sentence : all.substr(outcome.header_bytes);
+      if (outcome.landing != nullptr) {
+        call.opened = buffer::open_all(*outcome.landing);
+        call.reply.assign(reinterpret_cast<const char*>(outcome.landing->body), outcome.landing->bytes);
+      }
       if (call.then) call.then(call);
     };
   }
@@ -72,6 +81,7 @@ class Pair {
       : configs{client, server}, entropy(seed), random(seed) {
     addresses[0] = Address::v4(0x0a000001, client.port);
     addresses[1] = Address::v4(0x0a000002, server.port);
+    for (EngineConfig& config : configs) config.memory = &memory;
     for (int i = 0; i < 2; ++i) start(i);
   }
 
@@ -100,6 +110,27 @@ class Pair {
     client().submit(call, now);
   }
 
+  buffer::Sealed* seal(std::string_view text) {
+    crypto::KeyBytes key;
+    entropy.fill(key);
+    return buffer::seal(memory, weir::as_bytes(text), key, buffer::thread_key());
+  }
+  void call_large(TestCall& call, std::string_view method, buffer::Sealed* sealed, transfer::CargoRange range,
+                  std::string_view header = {}, Duration deadline = std::chrono::seconds(5)) {
+    call.method = std::hash<std::string_view>{}(method) | 1;
+    call.peer = peer;
+    call.deadline = now + deadline;
+    call.is_large = true;
+    call.block = transfer::load_cargo(client().blocks(), sealed, range, weir::as_bytes(header));
+    call.bytes = static_cast<std::uint32_t>(wire::kCargoBytes + header.size());
+    call.header_bytes = 0;
+    client().submit(call, now);
+  }
+  void call_large(TestCall& call, std::string_view method, std::string_view text, std::string_view header = {},
+                  Duration deadline = std::chrono::seconds(5)) {
+    call_large(call, method, seal(text), {.bytes = text.size()}, header, deadline);
+  }
+
   using ServeFunction = std::function<void(Engine&, transfer::IncomingTransfer&, Instant)>;
   void serve(std::string_view method, ServeFunction function) {
     served.push_back(std::make_unique<Served>(Served{this, std::move(function)}));
@@ -115,6 +146,18 @@ class Pair {
       ++handled;
       engine.reply(request, {request.request, request.header_bytes},
                    {request.request + request.header_bytes, request.bytes - request.header_bytes}, at);
+    });
+  }
+
+  // Answers with the request, which may be large.
+  void serve_large_echo() {
+    serve("echo", [this](Engine& engine, transfer::IncomingTransfer& request, Instant at) {
+      ++handled;
+      buffer::Landing* const landing = request.landing();
+      if (landing == nullptr) return engine.reply(request, {}, {request.request, request.bytes}, at);
+      if (!buffer::open_all(*landing)) return engine.fail(request, Code::unauthenticated, "does not open", at);
+      const std::string_view text(reinterpret_cast<const char*>(landing->body), landing->bytes);
+      engine.reply_large(request, seal(text), {.bytes = text.size()}, landing->header(), at);
     });
   }
 
@@ -148,15 +191,22 @@ class Pair {
     engine.collect(trains, now);
     for (const Train& train : trains) {
       for (std::size_t at = 0; at < train.bytes.size(); at += train.segment_size) {
-        const auto segment =
-            train.bytes.subspan(at, std::min<std::size_t>(train.segment_size, train.bytes.size() - at));
-        if (on_wire) on_wire(side, segment);
-        if (segment.size() > mtu || random.chance(loss)) continue;
-        const int to = train.to == addresses[0] ? 0 : 1;
-        wire.push_back({now + latency, to, addresses[side], {segment.begin(), segment.end()}, train.ecn});
+        send(side, train, train.bytes.subspan(at, std::min<std::size_t>(train.segment_size, train.bytes.size() - at)));
+      }
+      for (const Segment& gathered : train.segments) {
+        std::vector<std::byte> both(gathered.head.begin(), gathered.head.end());
+        both.insert(both.end(), gathered.body.begin(), gathered.body.end());
+        send(side, train, both);
       }
     }
     engine.deliver(now);
+  }
+
+  void send(int side, const Train& train, MutableByteSpan datagram) {
+    if (on_wire) on_wire(side, datagram);
+    if (datagram.size() > mtu || random.chance(loss)) return;
+    const int to = train.to == addresses[0] ? 0 : 1;
+    wire.push_back({now + latency, to, addresses[side], {datagram.begin(), datagram.end()}, train.ecn});
   }
 
   template <class Done>
@@ -179,6 +229,7 @@ class Pair {
   std::size_t mtu = 65'507;
   int handled = 0;
   std::function<void(int from, MutableByteSpan)> on_wire;
+  buffer::HeapMemory memory{std::uint64_t{1} << 34};
   EngineConfig configs[2];
   Address addresses[2];
   TestEntropy entropy;

@@ -32,6 +32,14 @@ class CountingKey final : public crypto::AeadKey {
     ++work_.tag_checks;
     return key_->open(nonce, aad, text, tag);
   }
+  void seal_into(const crypto::Nonce& nonce, ByteSpan aad, ByteSpan from, std::byte* to, std::byte* tag) override {
+    key_->seal_into(nonce, aad, from, to, tag);
+  }
+  bool open_into(const crypto::Nonce& nonce, ByteSpan aad, ByteSpan from, std::byte* to,
+                 const std::byte* tag) override {
+    ++work_.tag_checks;
+    return key_->open_into(nonce, aad, from, to, tag);
+  }
   void mac(const crypto::Nonce& nonce, ByteSpan aad, std::byte* tag) override { key_->mac(nonce, aad, tag); }
   bool verify_mac(const crypto::Nonce& nonce, ByteSpan aad, const std::byte* tag) override {
     ++work_.tag_checks;

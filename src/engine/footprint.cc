@@ -18,13 +18,17 @@ Footprint footprint_of(const Limits& limits) {
   const std::size_t requests =
       (limits.request_bytes + (token::kLevels - 1) * limits.nested_request_bytes) * kWorstRequestRatio;
   const std::size_t replies = (limits.reply_bytes / limits.inline_bytes + 1) * answer_bytes_of(limits.inline_bytes + 2);
-  return {.message_bytes = requests + limits.answer_bytes + replies,
-          .transfer_bytes = kMaxTransfers * sizeof(IncomingTransfer) + kMaxReassemblies * sizeof(transfer::Reassembly),
-          .path_bytes = sizeof(Path) + sizeof(Peer) + kKeyScheduleBytes + sizeof(WaitingRequests) +
-                        (token::kLevels - 1) * sizeof(token::CreditAccount) +
-                        limits.calls_per_peer * sizeof(IncomingSlot) +
-                        recovery::SentPackets::kDefaultBound * sizeof(recovery::SentPacket) +
-                        2 * FrameRing::kMaxFrames * sizeof(SentFrame) + peer::ReplayWindow::kLargestBits / 8};
+  const std::size_t large = buffer::landing_memory(
+      limits.large_request_bytes + (token::kLevels - 1) * limits.nested_large_request_bytes + limits.large_reply_bytes);
+  return {.message_bytes = requests + limits.answer_bytes + replies + large,
+          .transfer_bytes = kMaxTransfers * sizeof(IncomingTransfer) + kMaxReassemblies * sizeof(transfer::Reassembly) +
+                            kMaxArrivals * (sizeof(transfer::Arrival) + buffer::kLargestHeaderBytes) +
+                            kMaxWriters * sizeof(transfer::Writer) + kMaxRegions * sizeof(token::Region),
+          .path_bytes =
+              sizeof(Path) + sizeof(Peer) + kKeyScheduleBytes + sizeof(WaitingRequests) +
+              (token::kLevels - 1) * sizeof(token::CreditAccount) + limits.calls_per_peer * sizeof(IncomingSlot) +
+              recovery::SentPackets::kDefaultBound * sizeof(recovery::SentPacket) +
+              3 * FrameRing::kMaxFrames * sizeof(SentFrame) + sizeof(LargePath) + peer::ReplayWindow::kLargestBits / 8};
 }
 
 }  // namespace weir::engine

@@ -12,12 +12,28 @@
 
 namespace weir::engine {
 
-enum class SentKind : std::uint8_t { request, reply, cancel, credit, blocked, flow_reset, path, retire };
+enum class SentKind : std::uint8_t {
+  request,
+  reply,
+  cancel,
+  credit,
+  blocked,
+  flow_reset,
+  path,
+  retire,
+  slice,  // slot: its writer's; generation: the writer's serial and the offset (slices.cc)
+  region_grant,
+  region_revoke,
+  token_revoke,
+  region_exhausted,
+  request_regions,
+  transfer_ack,
+};
 
 struct SentFrame {
   std::uint32_t slot : 24 = 0;  // or the credit level
   std::uint32_t kind : 8 = 0;
-  std::uint16_t offset = 0;  // of the part; of a cancellation, the credit level
+  std::uint16_t offset = 0;  // of the part; of a cancellation, the credit level; of large messages, the side
   std::uint16_t length = 0;  // of the part; of a cancellation, of the whole request
   std::uint64_t generation = 0;
 

@@ -14,13 +14,10 @@
 #include "base/check.h"
 #include "crypto/nonce.h"
 #include "engine/core.h"
+#include "engine/engine_access.h"
 #include "engine/engine_testing.h"
 
 namespace weir::engine::testing {
-
-struct EngineAccess {
-  static Core& core(Engine& engine) { return *engine.core_; }
-};
 
 using Datagram = std::vector<std::byte>;
 
@@ -39,9 +36,9 @@ class Net {
 
   explicit Net(std::uint64_t seed = 1) : entropy(seed), random(seed) {}
 
-  int add(EngineConfig config) {
+  int add(const EngineConfig& config) {
     const auto address = Address::v4(0x0a000001 + static_cast<std::uint32_t>(hosts_.size()), config.port);
-    hosts_.push_back(std::make_unique<Host>(Host{.address = address, .config = std::move(config)}));
+    hosts_.push_back(std::make_unique<Host>(Host{.address = address, .config = config}));
     const int index = static_cast<int>(hosts_.size()) - 1;
     restart(index);
     return index;
@@ -119,18 +116,24 @@ class Net {
     host.engine->collect(trains_, now);
     for (const Train& train : trains_) {
       for (std::size_t at = 0; at < train.bytes.size(); at += train.segment_size) {
-        const auto segment =
-            train.bytes.subspan(at, std::min<std::size_t>(train.segment_size, train.bytes.size() - at));
-        if (on_wire) on_wire(index, train.to, segment);
-        if (segment.size() > mtu || random.chance(loss)) continue;
-        for (auto& other : hosts_) {
-          if (other->address == train.to) {
-            other->inbox.push_back({now + latency, host.address, {segment.begin(), segment.end()}, train.ecn});
-          }
-        }
+        send(index, train, train.bytes.subspan(at, std::min<std::size_t>(train.segment_size, train.bytes.size() - at)));
+      }
+      for (const Segment& gathered : train.segments) {
+        Datagram both(gathered.head.begin(), gathered.head.end());
+        both.insert(both.end(), gathered.body.begin(), gathered.body.end());
+        send(index, train, both);
       }
     }
     host.engine->deliver(now);
+  }
+
+  void send(int index, const Train& train, MutableByteSpan datagram) {
+    if (on_wire) on_wire(index, train.to, datagram);
+    if (datagram.size() > mtu || random.chance(loss)) return;
+    for (auto& other : hosts_) {
+      if (other->address != train.to) continue;
+      other->inbox.push_back({now + latency, address(index), {datagram.begin(), datagram.end()}, train.ecn});
+    }
   }
 
   // False if nothing will ever happen again.

@@ -30,6 +30,9 @@ unsigned waiting_levels(const Path& path) {
   return levels;
 }
 
+// Of the large messages that are being written, likewise.
+unsigned slice_levels(const Path& path) { return path.large == nullptr ? 0 : path.large->writing.occupied_levels(); }
+
 }  // namespace
 
 // Whatever is urgent and comes while a long train is sent waits for its end. What was sent lately is expected again.
@@ -176,22 +179,25 @@ void Core::pack_path(Path& path, std::vector<Train>& out, Instant now) {
   }
 }
 
+void Core::rotate_if_due(Path& path) {
+  if (!path.key_confirmed || (path.next_number - path.key_first_number < config.rotate_packets &&
+                              path.key_bytes < config.rotate_bytes)) [[likely]]
+    return;
+  path.keys.rotate();
+  path.key_first_number = path.next_number;
+  path.key_bytes = 0;
+  path.key_confirmed = false;
+  events.emit(event::KeyRotated{{}, path.id, path.keys.send_id()});
+}
+
 // Header, seal, bookkeeping. `packet` has room for the tag behind `end`.
 void Core::seal_packet(Path& path, std::byte* packet, std::size_t prefix, std::byte* text, std::byte* end,
                        recovery::SentPacket record, Instant now) {
-  const bool rotate = path.key_confirmed && (path.next_number - path.key_first_number >= config.rotate_packets ||
-                                             path.key_bytes >= config.rotate_bytes);
-  if (rotate) [[unlikely]] {
-    path.keys.rotate();
-    path.key_first_number = path.next_number;
-    path.key_bytes = 0;
-    path.key_confirmed = false;
-    events.emit(event::KeyRotated{{}, path.id, path.keys.send_id()});
-  }
+  rotate_if_due(path);
   const std::uint64_t number = path.next_number++;
   const bool confirming = prefix != wire::kHeaderBytes;
   wire::encode({.type = confirming ? wire::PacketType::first : wire::PacketType::sealed,
-                .key_low = static_cast<std::uint8_t>(path.keys.send_id() & ((1u << wire::kKeyIdBits) - 1)),
+                .key_low = path.key_low(),
                 .number_low = static_cast<std::uint32_t>(number & ((1u << wire::kNumberBits) - 1)),
                 .path = confirming ? path.id : path.remote_id},
                packet);
@@ -199,6 +205,10 @@ void Core::seal_packet(Path& path, std::byte* packet, std::size_t prefix, std::b
   path.keys.send_key().seal(crypto::make_nonce(0, number), {packet, prefix},
                             {text, static_cast<std::size_t>(end - text)}, end);
   record.bytes = static_cast<std::uint32_t>(end + wire::kTagBytes - packet);
+  account_sent(path, number, record, now);
+}
+
+void Core::account_sent(Path& path, std::uint64_t number, const recovery::SentPacket& record, Instant now) {
   path.key_bytes += record.bytes;
   path.loss.on_sent(number, record, now);
   if (record.in_flight) {
@@ -245,7 +255,8 @@ void Core::order_by_urgency() {
     const Path* path = find_path(id);
     std::uint8_t key = kKeys - 1;
     if (path != nullptr) {
-      const unsigned levels = waiting_levels(*path) | 1u << schedule::kPriorityLevels;  // acknowledgements alone: last
+      // Acknowledgements alone: last.
+      const unsigned levels = waiting_levels(*path) | slice_levels(*path) | 1u << schedule::kPriorityLevels;
       key = path->passed_over ? std::uint8_t{0} : static_cast<std::uint8_t>(1 + std::countr_zero(levels));
     }
     urgencies.push_back(key);
@@ -260,6 +271,11 @@ void Core::order_by_urgency() {
 void Core::collect(std::vector<Train>& out, Instant now) {
   arena_used = 0;
   cut_short = false;
+  data_segments.clear();
+  // What these packets were sent from has left by now.
+  for (buffer::Sealed* sealed : sent_payloads) detail::unpin(sealed);
+  sent_payloads.clear();
+  if (returned->has_some()) take_returned(now);
   send_plain_datagrams(out);
   // One train for each path that has something, so that it leaves at once; those with more come again next time.
   touching.swap(touched);
@@ -278,8 +294,12 @@ void Core::collect(std::vector<Train>& out, Instant now) {
       end_path(*path, Code::peer_failed, "the peer acknowledges nothing", false, now);
       continue;
     }
+    const bool slices_first = std::countr_zero(slice_levels(*path)) < std::countr_zero(waiting_levels(*path));
+    if (slices_first) pack_slices(*path, out, now);
     pack_path(*path, out, now);
-    if (find_path(id) != nullptr) update_timer(*path, now);  // a path that is used up ends itself
+    if (find_path(id) == nullptr) continue;  // a path that is used up ends itself
+    if (!slices_first) pack_slices(*path, out, now);
+    update_timer(*path, now);
   }
   touching.clear();
 }

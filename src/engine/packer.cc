@@ -92,7 +92,8 @@ void Packer::put_request(const OutgoingCall& call, std::uint32_t offset, std::ui
                                  .method = call.method,
                                  .time_left_us = time_left_us(call.deadline, now_),
                                  .priority = call.priority,
-                                 .depth = call.depth};
+                                 .depth = call.depth,
+                                 .is_large = call.is_large};
   at_ = wire::encode(frame, at_);
   remember(SentKind::request, call.slot, call.generation, offset, length);
   levels_ |= 1u << call.priority;
@@ -105,7 +106,8 @@ void Packer::put_reply(const IncomingTransfer& transfer, std::uint32_t offset, s
                                         .header_bytes = transfer.header_bytes,
                                         .total = static_cast<std::uint16_t>(transfer.bytes),
                                         .offset = static_cast<std::uint16_t>(offset)},
-                               .failed = transfer.reply_failed};
+                               .failed = transfer.reply_failed,
+                               .is_large = transfer.reply_is_large};
   at_ = wire::encode(frame, at_);
   remember(SentKind::reply, transfer.slot, transfer.generation, offset, length);
   levels_ |= 1u << transfer.priority;
@@ -215,14 +217,77 @@ void Packer::write_again() {
         path_.announce_path = true;
         write_control();
         break;
+      case SentKind::slice:
+        break;  // these have a queue of their own
+      case SentKind::region_grant:
+      case SentKind::region_revoke:
+      case SentKind::token_revoke:
+      case SentKind::region_exhausted:
+      case SentKind::request_regions:
+      case SentKind::transfer_ack:
+        done = write_large_control(frame);
+        break;
     }
     if (!done) {
       full_ = true;
       return;
     }
-    ++core_.events.counters.frames_retransmitted;
+    // Frames about large messages come here the first time, too.
+    if (frame.what() < SentKind::slice) ++core_.events.counters.frames_retransmitted;
     path_.again.pop();
   }
+}
+
+// Whatever is true now replaces what was lost. True: done with this frame.
+bool Packer::write_large_control(const SentFrame& frame) {
+  if (!has_room(wire::kGrantBytes)) return false;
+  const auto side = static_cast<wire::Side>(frame.offset);
+  const wire::TransferId id{frame.slot, frame.generation};
+  switch (frame.what()) {
+    case SentKind::region_grant: {
+      const token::Region* const region = core_.regions.find(token::RegionId{frame.slot, frame.generation}.packed());
+      if (region == nullptr) return true;  // used up or taken back
+      const auto lifetime = std::chrono::duration_cast<std::chrono::milliseconds>(region->expires - now_);
+      at_ = wire::encode(
+          wire::GrantFrame{.side = region->side,
+                           .id = wire::TransferId::unpack(region->transfer),
+                           .region = region->id,
+                           .capacity = region->limit(),
+                           .lifetime_ms = static_cast<std::uint32_t>(std::max<std::int64_t>(lifetime.count(), 0)),
+                           .in_flight_bytes = core_.in_flight_promise()},
+          at_);
+      break;
+    }
+    case SentKind::region_revoke: {
+      const transfer::Arrival* const arrival = core_.find_arrival(path_, side, id);
+      if (arrival == nullptr) return true;
+      at_ = wire::encode(wire::RevokeFrame{.side = side, .id = id, .region = arrival->lost_region}, at_);
+      break;
+    }
+    case SentKind::token_revoke:
+      at_ = wire::encode(wire::RevokeFrame{.region = token::RegionId{frame.slot, frame.generation}.packed()}, at_);
+      break;
+    case SentKind::region_exhausted: {
+      const transfer::Arrival* const arrival = core_.find_arrival(path_, side, id);
+      if (arrival == nullptr || !arrival->ask.is_waiting()) return true;
+      const auto hint = std::chrono::duration_cast<std::chrono::microseconds>(core_.grants.hint(arrival->ask));
+      at_ = wire::encode(wire::FrameType::region_exhausted,
+                         {.side = side, .id = id, .value = static_cast<std::uint32_t>(hint.count())}, at_);
+      break;
+    }
+    case SentKind::request_regions:
+      if (const transfer::Writer* const writer = core_.find_writer(path_, side, id);
+          writer == nullptr || writer->region != wire::kNoRegion) {
+        return true;
+      }
+      at_ = wire::encode(wire::FrameType::request_regions, {.side = side, .id = id}, at_);
+      break;
+    default:
+      at_ = wire::encode(wire::FrameType::transfer_ack, {.side = side, .id = id}, at_);
+      break;
+  }
+  remember(frame.what(), frame.slot, frame.generation, frame.offset);
+  return true;
 }
 
 void Packer::write_replies() {
@@ -298,6 +363,10 @@ bool Packer::write_request(OutgoingCall& call) {
     return false;
   }
   if (is_new) {
+    if (call.is_large && !core_.begin_writing(path_, call, now_)) [[unlikely]] {
+      core_.fail_call(call, Code::overloaded, "too many large messages are under way", now_);
+      return true;
+    }
     path_.credit[call.depth].used += token::request_cost(call.bytes);
     path_.peer->queue.send(call, call.bytes + wire::kRequestBytes);
     core_.take_slot(path_, call);

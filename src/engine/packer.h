@@ -54,6 +54,7 @@ class Packer {
   void put_reply(const IncomingTransfer& transfer, std::uint32_t offset, std::uint32_t length);
   bool request_again(const SentFrame& frame);
   bool reply_again(const SentFrame& frame);
+  bool write_large_control(const SentFrame& frame);
   bool write_request(OutgoingCall& call);
   void write_requests_of(CallQueues::Queue& queue);
   bool may_open(const OutgoingCall& call);

@@ -1,6 +1,7 @@
 // Path and Peer: what an engine knows of one other process.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -27,8 +28,12 @@
 #include "schedule/priority_queue.h"
 #include "schedule/timing_wheel.h"
 #include "token/credit.h"
+#include "token/grant_ledger.h"
+#include "token/region_table.h"
+#include "token/token_cache.h"
 #include "transfer/incoming_transfer.h"
 #include "transfer/outgoing_call.h"
+#include "transfer/writer.h"
 #include "wire/packet.h"
 
 namespace weir::engine {
@@ -38,7 +43,7 @@ using transfer::OutgoingCall;
 
 inline constexpr std::uint32_t kNoPath = ~std::uint32_t{0};
 
-enum class TimerKind : std::uint32_t { call, path, peer, retry };
+enum class TimerKind : std::uint32_t { call, path, peer, retry, writer, regions };
 
 struct Peer;
 
@@ -46,6 +51,24 @@ struct Peer;
 struct IncomingSlot {
   std::uint64_t generation = 0;
   IncomingTransfer* transfer = nullptr;
+};
+
+// What a path has of large messages; made when the first one comes.
+struct LargePath {
+  // ---- sending ----
+  schedule::WeightedQueue<transfer::Writer, &transfer::Writer::hook> writing;
+  FrameRing again;  // slices that were lost
+  token::TokenCache tokens;
+  Instant last_new_byte{};                            // that any region of this path's got
+  std::uint64_t in_flight_bytes = ~std::uint64_t{0};  // that the receiver's socket has room for, as it says
+  // ---- receiving ----
+  token::SenderAccount account;
+  token::PathRegions regions;
+
+  bool is_idle() const {
+    const bool owes = std::any_of(account.bytes.begin(), account.bytes.end(), [](std::uint64_t b) { return b != 0; });
+    return writing.empty() && again.empty() && !owes && account.lines == nullptr && regions.first == nullptr;
+  }
 };
 
 // One pair of (worker, port) and (worker, port), with everything that is counted per path. Lives in a slab of its
@@ -74,6 +97,11 @@ struct Path {
   bool draining = false;        // its peer has a newer path: only what was sent here is still answered here
   bool key_confirmed = false;   // the other side has acknowledged a packet under the current sending key
   bool received_any_ecn = false;
+  bool announce_path = false;           // responder: tell our path number
+  std::uint8_t credit_levels_owed = 0;  // bit per level
+  bool probe_wanted = false;
+  bool ping_owed = false;  // an ack-eliciting packet is wanted even if there is nothing to say
+  bool probe_response_owed = false;
   Peer* peer = nullptr;  // of an outgoing path
   Address remote;
   crypto::Incarnation remote_incarnation{};
@@ -102,6 +130,7 @@ struct Path {
   schedule::Pacer pacer;
   FrameRing frames;  // of the packets in flight
   FrameRing again;   // to be sent (again): lost frames and control frames
+  std::unique_ptr<LargePath> large;
 
   // ---- calls from here ----
   CallSlots calls;
@@ -127,12 +156,9 @@ struct Path {
   std::uint32_t probes_owed = 0;  // packets that may go whatever the window says
 
   // ---- control owed ----
-  bool announce_path = false;           // responder: tell our path number
-  std::uint8_t credit_levels_owed = 0;  // bit per level
-  bool probe_wanted = false;
-  bool ping_owed = false;  // an ack-eliciting packet is wanted even if there is nothing to say
-  bool probe_response_owed = false;
   std::uint64_t probe_timestamp = 0;
+
+  std::uint8_t key_low() const { return static_cast<std::uint8_t>(keys.send_id() & ((1u << wire::kKeyIdBits) - 1)); }
 
   // ---- liveness ----
   Instant last_received{};

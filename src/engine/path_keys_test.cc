@@ -38,7 +38,8 @@ class PathKeysTest : public ::testing::Test {
     receiver.install(*aead, secret, back, there);
   }
   Packet seal() {
-    Packet packet{.key_low = static_cast<std::uint8_t>(sender.send_id() & 63), .number = next_number++};
+    Packet packet{.key_low = static_cast<std::uint8_t>(sender.send_id() & ((1u << wire::kKeyIdBits) - 1)),
+                  .number = next_number++};
     sender.send_key().seal(crypto::make_nonce(0, packet.number), {}, packet.text, packet.tag);
     return packet;
   }

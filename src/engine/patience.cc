@@ -43,7 +43,7 @@ void Core::try_again_later(Peer& peer, Instant now) {
 
 bool Core::put_off(OutgoingCall& call, Code code, bool may_have_run, Instant now) {
   if (!call.is_patient || may_have_run || closed || !may_pass(code)) return false;
-  if (call.reassembly != nullptr) reassemblies.release(std::exchange(call.reassembly, nullptr));
+  if (call.is_large && transfer::Cargo::of(call.block).sealed == nullptr) return false;  // the peer had all of it
   leave_path(call);
   call.state = OutgoingCall::State::delayed;
   ++calls_queued;

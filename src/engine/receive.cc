@@ -53,9 +53,25 @@ bool Core::open_sealed(Path& path, const wire::PacketHeader& header, MutableByte
     reject(freshness == peer::Freshness::seen ? Rejection::replayed : Rejection::too_old, datagram.size());
     return true;  // says nothing about who sent the original
   }
-  const MutableByteSpan text = datagram.subspan(aad, datagram.size() - aad - wire::kTagBytes);
+  MutableByteSpan text;
+  ByteSpan authenticated = datagram.first(aad);
+  ByteSpan slice;
+  std::uint32_t domain = 0;
+  if (header.is_data && header.type == wire::PacketType::sealed) {
+    constexpr std::size_t kTextAt = wire::kHeaderBytes + wire::kTextLengthBytes;
+    const std::size_t text_bytes = load<std::uint16_t>(datagram.data() + wire::kHeaderBytes);
+    if (kTextAt + text_bytes + wire::kTagBytes >= datagram.size()) {
+      reject(Rejection::truncated, datagram.size());
+      return false;
+    }
+    text = datagram.subspan(kTextAt, text_bytes);
+    authenticated = slice = datagram.subspan(kTextAt + text_bytes + wire::kTagBytes);
+    domain = wire::kDataNonceDomain;
+  } else {
+    text = datagram.subspan(aad, datagram.size() - aad - wire::kTagBytes);
+  }
   crypto::AeadKey& key = path.keys.receive_key(which, *scratch_key);
-  if (!key.open(crypto::make_nonce(0, number), datagram.first(aad), text, text.data() + text.size())) {
+  if (!key.open(crypto::make_nonce(domain, number), authenticated, text, text.data() + text.size())) {
     reject(Rejection::forged, datagram.size());
     return false;
   }
@@ -79,7 +95,7 @@ bool Core::open_sealed(Path& path, const wire::PacketHeader& header, MutableByte
   }
   const std::uint32_t id = path.id;
   bool ack_eliciting = false;
-  const Verdict verdict = on_frames(path, text, ack_eliciting, buffer, now);
+  const Verdict verdict = on_frames(path, text, slice, ack_eliciting, buffer, now);
   if (verdict == Verdict::violation) {
     reject(Rejection::malformed_frame, datagram.size());
     if (Path* still = find_path(id); still != nullptr) {
@@ -92,12 +108,14 @@ bool Core::open_sealed(Path& path, const wire::PacketHeader& header, MutableByte
   if (verdict == Verdict::not_now) return true;  // not acknowledged
   path.received.insert(number);
   if (number == path.received.largest()) path.largest_received_at = now;
-  path.ack_policy.on_received(number, ack_eliciting, ecn == static_cast<std::uint8_t>(recovery::EcnMark::ce), now);
+  path.ack_policy.on_received(number, datagram.size(), ack_eliciting,
+                              ecn == static_cast<std::uint8_t>(recovery::EcnMark::ce), now);
   touch(path);
   return true;
 }
 
-Core::Verdict Core::on_frames(Path& path, ByteSpan frames, bool& ack_eliciting, detail::Pin* buffer, Instant now) {
+Core::Verdict Core::on_frames(Path& path, ByteSpan frames, ByteSpan slice, bool& ack_eliciting, detail::Pin* buffer,
+                              Instant now) {
   const std::byte* at = frames.data();
   const std::byte* const end = at + frames.size();
   // What there is no room for does not hold back what comes after it: that may be the rest of a request that has its
@@ -107,6 +125,7 @@ Core::Verdict Core::on_frames(Path& path, ByteSpan frames, bool& ack_eliciting, 
     std::uint64_t value = 0;
     std::uint8_t level = 0;
     switch (static_cast<wire::FrameType>(*at)) {
+      case wire::FrameType::large_request:
       case wire::FrameType::request: {
         wire::RequestFrame frame;
         at = wire::decode(at, end, frame);
@@ -119,6 +138,7 @@ Core::Verdict Core::on_frames(Path& path, ByteSpan frames, bool& ack_eliciting, 
         ack_eliciting = true;
         break;
       }
+      case wire::FrameType::large_reply:
       case wire::FrameType::reply: {
         wire::ReplyFrame frame;
         at = wire::decode(at, end, frame);
@@ -207,6 +227,44 @@ Core::Verdict Core::on_frames(Path& path, ByteSpan frames, bool& ack_eliciting, 
         ack_eliciting = true;
         break;
       }
+      case wire::FrameType::slice:
+      case wire::FrameType::last_slice: {
+        wire::SliceFrame frame;
+        at = wire::decode(at, end, frame);
+        if (at == nullptr) return Verdict::violation;
+        const Verdict verdict = on_slice(path, frame, std::exchange(slice, {}), now);
+        if (verdict == Verdict::violation) return verdict;
+        if (verdict == Verdict::not_now) result = verdict;
+        ack_eliciting = true;
+        break;
+      }
+      case wire::FrameType::region_grant: {
+        wire::GrantFrame frame;
+        at = wire::decode(at, end, frame);
+        if (at == nullptr) return Verdict::violation;
+        on_grant(path, frame, now);
+        ack_eliciting = true;
+        break;
+      }
+      case wire::FrameType::region_revoke: {
+        wire::RevokeFrame frame;
+        at = wire::decode(at, end, frame);
+        if (at == nullptr) return Verdict::violation;
+        on_revoke(path, frame, now);
+        ack_eliciting = true;
+        break;
+      }
+      case wire::FrameType::region_exhausted:
+      case wire::FrameType::request_regions:
+      case wire::FrameType::transfer_ack: {
+        const auto type = static_cast<wire::FrameType>(*at);
+        wire::SideFrame frame;
+        at = wire::decode(at, end, frame);
+        if (at == nullptr) return Verdict::violation;
+        on_side_frame(path, type, frame, now);
+        ack_eliciting = true;
+        break;
+      }
       case wire::FrameType::ping:
         ++at;
         ack_eliciting = true;
@@ -218,6 +276,15 @@ Core::Verdict Core::on_frames(Path& path, ByteSpan frames, bool& ack_eliciting, 
     }
   }
   return result;
+}
+
+void Core::on_side_frame(Path& path, wire::FrameType type, const wire::SideFrame& frame, Instant now) {
+  if (type == wire::FrameType::request_regions) return on_request_regions(path, frame, now);
+  if (type == wire::FrameType::transfer_ack) return on_transfer_ack(path, frame);
+  // The receiver keeps our place in its line; there is nothing to do but to say so.
+  if (find_writer(path, frame.side, frame.id) != nullptr) {
+    events.emit(event::MemoryAwaited{{}, path.id, frame.id.packed(), std::chrono::microseconds(frame.value)});
+  }
 }
 
 void Core::on_path_frame(Path& path, const wire::PathFrame& frame) {
@@ -297,7 +364,10 @@ struct LossVisitor {
 
   void send_again(const recovery::SentPacket& packet) {
     const std::uint64_t frames_end = packet.frames_begin + packet.frames_count;
-    for (std::uint64_t i = packet.frames_begin; i != frames_end; ++i) path.again.push(path.frames[i]);
+    for (std::uint64_t i = packet.frames_begin; i != frames_end; ++i) {
+      const SentFrame& frame = path.frames[i];
+      (frame.what() == SentKind::slice ? core.large_of(path).again : path.again).push(frame);
+    }
   }
 };
 
@@ -355,7 +425,7 @@ void Core::on_loss_timer(Path& path, Instant now) {
     path.probes_owed = 1;
     path.ping_owed = true;
     // A probe best repeats what has waited longest; the original may still be acknowledged.
-    if (path.again.empty()) {
+    if (path.again.empty() && (path.large == nullptr || path.large->again.empty())) {
       if (const recovery::SentPacket* oldest = path.loss.oldest_outstanding()) {
         events.counters.bytes_retransmitted += oldest->frames_count != 0 ? oldest->bytes : 0;
         LossVisitor{*this, path, now}.send_again(*oldest);

@@ -11,6 +11,27 @@ namespace weir::engine {
 using transfer::Reassembly;
 using State = IncomingTransfer::State;
 
+namespace {
+
+constexpr std::size_t kMaxOwedFrames = 4'096;  // to one path, with which it may open another large message
+
+std::string_view sentence_of_refusal(Code code) {
+  switch (code) {
+    case Code::too_large:
+      return "the request is larger than the peer takes";
+    case Code::unknown_method:
+      return "nobody serves this method there";
+    case Code::overloaded:
+      return "the peer has no memory for the request";
+    case Code::timeout:
+      return "the request's data did not arrive in time";
+    default:
+      return "the peer refused the request";
+  }
+}
+
+}  // namespace
+
 IncomingSlot* Core::incoming_slot(Path& path, std::uint32_t slot) {
   if (slot < path.incoming.size()) [[likely]]
     return &path.incoming[slot];
@@ -26,7 +47,8 @@ Core::Verdict Core::on_request(Path& path, const wire::RequestFrame& frame, deta
   if (slot == nullptr) return Verdict::violation;
   if (part.id.generation <= slot->generation) [[unlikely]] {
     IncomingTransfer* transfer = slot->transfer;
-    if (part.id.generation < slot->generation || transfer == nullptr || transfer->state != State::receiving) {
+    if (part.id.generation < slot->generation || transfer == nullptr || transfer->state != State::receiving ||
+        transfer->has_arrival || transfer->reassembly == nullptr) {
       ++events.counters.requests_duplicate;
       // The sender believes in a transfer that is over. If it is a late copy, this answer finds nothing and is ignored.
       if (transfer == nullptr || part.id.generation < slot->generation) {
@@ -43,19 +65,23 @@ Core::Verdict Core::on_request(Path& path, const wire::RequestFrame& frame, deta
     if (!reassembly.fits(part.total, part.header_bytes) || !reassembly.add(part.offset, part.bytes)) {
       return Verdict::violation;
     }
-    if (reassembly.complete()) {
-      --path.receiving;
-      admit(path, *transfer);
-    }
+    if (!reassembly.complete()) return Verdict::fine;
+    if (transfer->is_large) return begin_arrival_of(path, *transfer, reassembly.bytes(), now);
+    --path.receiving;
+    admit(path, *transfer);
     return Verdict::fine;
   }
   const std::uint8_t level = level_of(frame.depth);
   const std::uint32_t cost = token::request_cost(part.total);
   // Nobody cuts what fits into the smallest packet, and a reassembly costs far more than such a request.
   if (!part.is_whole() && part.total < kSmallestCutBytes) return Verdict::violation;
+  if (frame.is_large && part.header_bytes != 0) return Verdict::violation;
   if (part.total > config.limits.inline_bytes) return Verdict::violation;
   // Unacknowledged replies of others can use up the slabs; that is no fault of this peer's.
   if (incoming.live() == incoming.max_objects() || reassemblies.live() == reassemblies.max_objects()) [[unlikely]]
+    return Verdict::not_now;
+  // Each makes us say something; to a peer that acknowledges nothing we owe only so much.
+  if (frame.is_large && path.again.size() >= kMaxOwedFrames) [[unlikely]]
     return Verdict::not_now;
   switch (path.accounts[level].on_received(cost)) {
     case token::CreditAccount::Receipt::taken:
@@ -88,7 +114,12 @@ Core::Verdict Core::on_request(Path& path, const wire::RequestFrame& frame, deta
   transfer->cost = cost;
   transfer->bytes = part.total;
   transfer->header_bytes = part.header_bytes;
+  transfer->is_large = frame.is_large;
   if (part.is_whole()) [[likely]] {
+    if (frame.is_large) [[unlikely]] {
+      ++path.receiving;
+      return begin_arrival_of(path, *transfer, part.bytes, now);
+    }
     transfer->request = part.bytes.data();
     transfer->pin = buffer;
     admit(path, *transfer);
@@ -98,6 +129,24 @@ Core::Verdict Core::on_request(Path& path, const wire::RequestFrame& frame, deta
   transfer->reassembly = reassemblies.acquire(blocks.acquire(part.total), part.total, part.header_bytes);
   return transfer->reassembly != nullptr && transfer->reassembly->add(part.offset, part.bytes) ? Verdict::fine
                                                                                                : Verdict::violation;
+}
+
+// The opening of a large request is there.
+Core::Verdict Core::begin_arrival_of(Path& path, IncomingTransfer& transfer, ByteSpan opening, Instant now) {
+  Reassembly* const reassembly = std::exchange(transfer.reassembly, nullptr);
+  const Verdict verdict = begin_arrival(path, &transfer, nullptr, {transfer.slot, transfer.generation}, opening, now);
+  if (reassembly != nullptr) reassemblies.release(reassembly);
+  return verdict;
+}
+
+// What can be said about a large request before its data: a code if it would be refused.
+Code Core::check_opening(const IncomingTransfer& transfer, ByteSpan header, std::uint64_t bytes) {
+  if (closed) return Code::refused;
+  if (transfer.depth > kMaxDepth) return Code::overloaded;
+  const auto found = methods.find(transfer.method);
+  if (found == methods.end()) return Code::unknown_method;
+  const Handler& handler = found->second.handler;
+  return handler.check == nullptr ? Code{} : handler.check(handler.context, header, bytes);
 }
 
 void Core::queue_delivery(IncomingTransfer& transfer) {
@@ -148,7 +197,10 @@ void Core::retire(Path& path, IncomingSlot& slot) {
   switch (transfer.state) {
     case State::receiving:
     case State::waiting:
-      if (transfer.state == State::receiving) --path.receiving;
+      if (transfer.state == State::receiving) {
+        --path.receiving;
+        if (transfer.has_arrival) drop_arrival(path, *transfer.arrival, path.last_received);
+      }
       finish_credit(transfer);
       release_incoming(transfer);
       break;
@@ -161,7 +213,7 @@ void Core::retire(Path& path, IncomingSlot& slot) {
                    event::TransferStage::cancelled, true);
       break;
     case State::replying:
-      --path.replying;
+      if (!transfer.reply_is_large || !transfer.opening_acked) --path.replying;
       if (transfer.hook.queued) path.replies.remove(transfer);
       release_incoming(transfer);
       break;
@@ -173,6 +225,12 @@ void Core::retire(Path& path, IncomingSlot& slot) {
 void Core::release_incoming(IncomingTransfer& transfer) {
   if (transfer.state == State::waiting) stop_waiting(*path_of(transfer), transfer);
   if (transfer.reassembly != nullptr) reassemblies.release(transfer.reassembly);
+  if (transfer.reply_is_large) [[unlikely]]
+    drop_large_reply(transfer);
+  if (transfer.is_large && transfer.pin != nullptr &&
+      (transfer.state == State::waiting || transfer.state == State::queued)) [[unlikely]] {
+    detail::unpin(transfer.pin);  // nobody will read it
+  }
   if (transfer.block != nullptr) detail::unpin(transfer.block);
   if (transfer.answer_room != 0) give_answer_room(transfer, path_of(transfer), 0);
   incoming.release(&transfer);
@@ -236,19 +294,24 @@ void Core::answer(IncomingTransfer& transfer, ByteSpan header, ByteSpan body, bo
   if (transfer.reassembly != nullptr) reassemblies.release(std::exchange(transfer.reassembly, nullptr));
   if (request != nullptr) [[unlikely]]
     detail::unpin(request);
-  give_answer_room(transfer, path, answer_bytes_of(bytes));
-  transfer.bytes = static_cast<std::uint32_t>(bytes);
   // A failed reply begins with its code, which is no header to the caller.
   transfer.header_bytes = failed ? std::uint16_t{0} : static_cast<std::uint16_t>(header.size());
   transfer.reply_failed = failed;
+  send_answer(*path, transfer, bytes, now);
+}
+
+// Its bytes are in place.
+void Core::send_answer(Path& path, IncomingTransfer& transfer, std::size_t bytes, Instant now) {
+  give_answer_room(transfer, &path, std::min<std::uint32_t>(answer_bytes_of(bytes), transfer.answer_room));
+  transfer.bytes = static_cast<std::uint32_t>(bytes);
   transfer.sent_bytes = 0;
   transfer.state = State::replying;
-  if (path->replying++ == 0) path->heard_of_replies = now;
-  path->replies.push_back(transfer, transfer.priority);
+  if (path.replying++ == 0) path.heard_of_replies = now;
+  path.replies.push_back(transfer, transfer.priority);
   ++events.counters.replies_sent;
-  events.moved(path->id, wire::TransferId{transfer.slot, transfer.generation}.packed(), event::TransferStage::replied,
+  events.moved(path.id, wire::TransferId{transfer.slot, transfer.generation}.packed(), event::TransferStage::replied,
                true);
-  touch(*path);
+  touch(path);
 }
 
 void Core::answer_error(IncomingTransfer& transfer, Code code, bool may_have_run, std::string_view sentence,
@@ -271,6 +334,8 @@ void Core::dispatch(IncomingTransfer& transfer, Instant now) {
   }
   transfer.state = State::running;
   const auto refuse = [&](Code code, std::string_view sentence) { answer_error(transfer, code, false, sentence, now); };
+  if (transfer.refusal != Code{}) [[unlikely]]
+    return refuse(transfer.refusal, sentence_of_refusal(transfer.refusal));
   if (closed) return refuse(Code::refused, "the peer is closing");
   if (transfer.depth > kMaxDepth) return refuse(Code::overloaded, "calls are nested more than four deep");
   if (last_handler == nullptr) return refuse(Code::unknown_method, "nobody serves this method there");
@@ -280,6 +345,13 @@ void Core::dispatch(IncomingTransfer& transfer, Instant now) {
   // The request's bytes are the handler's until it returns, also if it answers before.
   detail::Pin* kept = transfer.block;
   if (transfer.reassembly != nullptr) kept = transfer.reassembly->block();
+  if (transfer.is_large) [[unlikely]] {
+    // Whoever wants to read it takes a reference; ours ends here.
+    detail::Pin* const landing = transfer.pin;
+    last_handler->run(last_handler->context, transfer, now);
+    detail::unpin(landing);
+    return;
+  }
   if (kept == nullptr) [[likely]]
     return last_handler->run(last_handler->context, transfer, now);
   detail::pin(kept);
@@ -314,8 +386,11 @@ std::size_t Core::deliver(Instant now) {
                                     .sentence = done.sentence != nullptr ? done.sentence : "",
                                     .bytes = {done.bytes, done.size},
                                     .header_bytes = done.header_bytes,
-                                    .pin = done.reassembly != nullptr ? done.reassembly->block() : done.pin};
+                                    .pin = done.reassembly != nullptr ? done.reassembly->block() : done.pin,
+                                    .landing = done.landing};
     done.call->complete(*done.call, outcome);
+    if (done.landing != nullptr) [[unlikely]]
+      detail::unpin(done.landing);
     if (done.reassembly != nullptr) reassemblies.release(done.reassembly);
     ++delivered;
   }
@@ -331,12 +406,18 @@ void Core::on_reply_acked(Path& path, const SentFrame& frame, Instant now) {
   IncomingTransfer& transfer = *slot.transfer;
   if (transfer.state != State::replying) return;
   path.heard_of_replies = now;
+  if (transfer.opening_acked) return;  // a large one: its end is transfer_ack
   if (frame.length != transfer.bytes) [[unlikely]] {
     if (transfer.reassembly == nullptr) {
       transfer.reassembly = reassemblies.acquire(nullptr, static_cast<std::uint16_t>(transfer.bytes), std::uint16_t{0});
     }
     if (transfer.reassembly == nullptr) return;
     if (!transfer.reassembly->acknowledge(frame.offset, frame.length) || !transfer.reassembly->complete()) return;
+  }
+  if (transfer.reply_is_large) [[unlikely]] {
+    transfer.opening_acked = true;
+    --path.replying;
+    return;
   }
   if (transfer.hook.queued) path.replies.remove(transfer);
   slot.transfer = nullptr;

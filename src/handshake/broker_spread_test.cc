@@ -1,11 +1,10 @@
-#include "handshake/broker.h"
-
 #include <gtest/gtest.h>
 
 #include <deque>
 #include <map>
 #include <vector>
 
+#include "handshake/broker.h"
 #include "handshake/endpoint_testing.h"
 
 namespace weir::handshake {

@@ -10,6 +10,7 @@
 
 #include "base/address.h"
 #include "base/bytes.h"
+#include "base/segment.h"
 #include "link/receive_buffer.h"
 
 namespace weir::link {
@@ -38,6 +39,11 @@ struct Train {
   Ecn ecn = Ecn::not_ect;
   MutableByteSpan bytes;
   std::uint32_t segment_size = 0;
+  // Instead of `bytes`: one datagram each, sent from where its two pieces are. None is empty, and all are as long as
+  // the first, whatever segment_size says, but the last, which may be shorter.
+  std::span<const Segment> segments;
+
+  bool is_empty() const { return bytes.empty() && segments.empty(); }
 };
 
 enum class SendStatus : std::uint8_t {
@@ -103,8 +109,9 @@ class Link {
   virtual void recycle() = 0;
 
   // Sends in order and returns how many trains were consumed, each with its status. It stops at the first train that
-  // would block; that one has status would_block if there is room for it, is not consumed, and its bytes are
-  // shortened to what was not sent yet. A consumed train is never sent again by the link.
+  // would block; that one has status would_block if there is room for it, is not consumed, and its bytes or
+  // segments are shortened to what was not sent yet; what they point to must stay until it is. A consumed train is
+  // never sent again by the link, which has no use for its memory any more.
   virtual std::size_t send(std::span<Train> trains, std::span<SendStatus> statuses) = 0;
 
   // To be polled for reading, and for writing after would_block. -1 in simulation.

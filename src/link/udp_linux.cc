@@ -39,6 +39,22 @@ std::size_t put_control(std::byte* to, int level, int type, T value) {
   return CMSG_SPACE(sizeof value);
 }
 
+// Points `pieces` at the first segments, two each, and returns the bytes that they are together.
+std::size_t gather(std::span<const Segment> segments, std::size_t segment_size, std::span<iovec> pieces) {
+  const auto piece = [](ByteSpan bytes) { return iovec{const_cast<std::byte*>(bytes.data()), bytes.size()}; };
+  std::size_t total = 0;
+  for (std::size_t i = 0; 2 * i < pieces.size(); ++i) {
+    const std::size_t size = segments[i].size();
+    // The kernel cuts by size alone: an odd one in the middle would shift every datagram behind it.
+    WEIR_CHECK(size == segment_size || (size < segment_size && i + 1 == segments.size()),
+               "all segments of a train but the last must be of one size");
+    pieces[2 * i] = piece(segments[i].head);
+    pieces[2 * i + 1] = piece(segments[i].body);
+    total += size;
+  }
+  return total;
+}
+
 bool is_full(int error) { return UdpSocket::status_of(error) == SendStatus::would_block; }
 
 }  // namespace
@@ -51,13 +67,17 @@ struct UdpLinux::Kernel {
   };
   struct Send {
     SocketAddress to;
-    iovec bytes{};
+    iovec bytes{};             // unless gathered
+    std::size_t segments = 0;  // gathered ones
+    std::size_t size = 0;      // all bytes, in either case
+    bool is_offloaded = false;
     alignas(cmsghdr) std::array<std::byte, kSendControlSize> control{};
   };
   std::array<mmsghdr, kReceiveBuffers> receive_messages{};
   std::array<Receive, kReceiveBuffers> receives;
   std::array<mmsghdr, kMaxMessages> send_messages{};
   std::array<Send, kMaxMessages> sends;
+  std::array<iovec, kMaxPieces> pieces;
 };
 
 UdpLinux::UdpLinux(UdpSocket socket, ReceiveBufferPool& pool)
@@ -74,9 +94,6 @@ UdpLinux::UdpLinux(UdpSocket socket, ReceiveBufferPool& pool)
   for (std::size_t i = 0; i < kMaxMessages; ++i) {
     msghdr& header = kernel_->send_messages[i].msg_hdr;
     header.msg_name = &kernel_->sends[i].to.any;
-    header.msg_iov = &kernel_->sends[i].bytes;
-    header.msg_iovlen = 1;
-    header.msg_control = kernel_->sends[i].control.data();
   }
   const int on = 1;
   receive_offload_ = setsockopt(descriptor(), SOL_UDP, UDP_GRO, &on, sizeof on) == 0;
@@ -202,7 +219,7 @@ std::size_t UdpLinux::send(std::span<Train> trains, std::span<SendStatus> status
   };
   while (done < trains.size()) {
     Train& train = trains[done];
-    if (train.bytes.empty()) {
+    if (train.is_empty()) {
       consume(SendStatus::sent);
       continue;
     }
@@ -218,9 +235,14 @@ std::size_t UdpLinux::send(std::span<Train> trains, std::span<SendStatus> status
       // The kernel keeps to itself which error stopped it; it may have been one that was waiting in the queue.
       if (static_cast<std::size_t>(sent) < built) socket_.note_error();
       for (int i = 0; i < sent; ++i) {
+        const Kernel::Send& message = kernel_->sends[static_cast<std::size_t>(i)];
         Train& advanced = trains[done];
-        advanced.bytes = advanced.bytes.subspan(kernel_->sends[static_cast<std::size_t>(i)].bytes.iov_len);
-        if (advanced.bytes.empty()) consume(SendStatus::sent);
+        if (message.segments != 0) {
+          advanced.segments = advanced.segments.subspan(message.segments);
+        } else {
+          advanced.bytes = advanced.bytes.subspan(message.size);
+        }
+        if (advanced.is_empty()) consume(SendStatus::sent);
       }
       continue;
     }
@@ -230,8 +252,7 @@ std::size_t UdpLinux::send(std::span<Train> trains, std::span<SendStatus> status
       statuses[done] = SendStatus::would_block;
       break;
     }
-    const bool is_offloaded = kernel_->sends[0].bytes.iov_len > train.segment_size && train.segment_size != 0;
-    if ((error == EINVAL || error == EIO) && is_offloaded) {
+    if ((error == EINVAL || error == EIO) && kernel_->sends[0].is_offloaded) {
       refused = true;
       ++offload_refusals_;
       continue;
@@ -255,42 +276,69 @@ std::size_t UdpLinux::send(std::span<Train> trains, std::span<SendStatus> status
 
 // Cuts trains into the messages of one sendmmsg, up to the first train that needs a decision of its own.
 std::size_t UdpLinux::build(std::span<Train> trains, bool first_singly) {
+  static_assert(kMaxPieces >= 2 * kMaxSegments, "the first message must always fit");
   std::size_t built = 0;
+  std::size_t pieces_used = 0;
   for (std::size_t t = 0; t < trains.size(); ++t) {
     const Train& train = trains[t];
-    if (train.bytes.empty() || train.to.is_v4() != socket_.is_v4()) break;
+    if (train.is_empty() || train.to.is_v4() != socket_.is_v4()) break;
+    const bool is_gathered = !train.segments.empty();
     const bool is_single = train.segment_size == 0 || train.bytes.size() <= train.segment_size;
-    const std::size_t segment = is_single ? train.bytes.size() : train.segment_size;
-    std::size_t message_bytes = segment;
+    const std::size_t segment = is_gathered ? train.segments.front().size()
+                                : is_single ? train.bytes.size()
+                                            : train.segment_size;
+    WEIR_CHECK(segment != 0 && (train.bytes.empty() || !is_gathered), "a train is either bytes or segments with bytes");
+    std::size_t most = 1;
     if (segmentation_offload_ && !(first_singly && t == 0)) {
-      message_bytes = segment * std::clamp<std::size_t>(kMaxMessageBytes / segment, 1, kMaxSegments);
+      most = std::clamp<std::size_t>(kMaxMessageBytes / segment, 1, kMaxSegments);
     }
-    for (MutableByteSpan rest = train.bytes; !rest.empty();) {
+    MutableByteSpan bytes = train.bytes;
+    std::span<const Segment> segments = train.segments;
+    while (!bytes.empty() || !segments.empty()) {
       if (built == kMaxMessages) return built;
-      const MutableByteSpan bytes = rest.first(std::min(message_bytes, rest.size()));
-      rest = rest.subspan(bytes.size());
       Kernel::Send& message = kernel_->sends[built];
-      message.to = SocketAddress{train.to};
-      message.bytes = {bytes.data(), bytes.size()};
-      std::size_t control_size = 0;
-      if (train.ecn != Ecn::not_ect) {
-        control_size +=
-            socket_.is_v4()
-                ? put_control(message.control.data(), IPPROTO_IP, IP_TOS, static_cast<int>(train.ecn))
-                : put_control(message.control.data(), IPPROTO_IPV6, IPV6_TCLASS, static_cast<int>(train.ecn));
-      }
-      if (bytes.size() > segment) {
-        control_size += put_control(message.control.data() + control_size, SOL_UDP, UDP_SEGMENT,
-                                    static_cast<std::uint16_t>(segment));
-      }
       msghdr& header = kernel_->send_messages[built].msg_hdr;
-      header.msg_namelen = message.to.size;
-      header.msg_control = control_size == 0 ? nullptr : message.control.data();
-      header.msg_controllen = control_size;
-      ++built;
+      message.segments = std::min(most, segments.size());
+      if (is_gathered) {
+        if (kMaxPieces - pieces_used < 2 * message.segments) return built;
+        const std::span<iovec> pieces = std::span{kernel_->pieces}.subspan(pieces_used, 2 * message.segments);
+        message.size = gather(segments, segment, pieces);
+        segments = segments.subspan(message.segments);
+        header.msg_iov = pieces.data();
+        header.msg_iovlen = pieces.size();
+        pieces_used += pieces.size();
+      } else {
+        message.size = std::min(most * segment, bytes.size());
+        message.bytes = {bytes.data(), message.size};
+        bytes = bytes.subspan(message.size);
+        header.msg_iov = &message.bytes;
+        header.msg_iovlen = 1;
+      }
+      describe(built++, train, segment);
     }
   }
   return built;
+}
+
+// Everything about a message but its bytes.
+void UdpLinux::describe(std::size_t message, const Train& train, std::size_t segment) {
+  Kernel::Send& send = kernel_->sends[message];
+  send.to = SocketAddress{train.to};
+  send.is_offloaded = send.size > segment;
+  std::size_t control_size = 0;
+  if (train.ecn != Ecn::not_ect) {
+    control_size += socket_.is_v4()
+                        ? put_control(send.control.data(), IPPROTO_IP, IP_TOS, static_cast<int>(train.ecn))
+                        : put_control(send.control.data(), IPPROTO_IPV6, IPV6_TCLASS, static_cast<int>(train.ecn));
+  }
+  if (send.is_offloaded) {
+    control_size +=
+        put_control(send.control.data() + control_size, SOL_UDP, UDP_SEGMENT, static_cast<std::uint16_t>(segment));
+  }
+  msghdr& header = kernel_->send_messages[message].msg_hdr;
+  header.msg_namelen = send.to.size;
+  header.msg_control = control_size == 0 ? nullptr : send.control.data();
+  header.msg_controllen = control_size;
 }
 
 void UdpLinux::count_stray_error() {

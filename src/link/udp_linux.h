@@ -36,6 +36,7 @@ class UdpLinux final : public Link {
   static constexpr std::size_t kMaxMessages = 32;          // per sendmmsg
   static constexpr std::size_t kMaxSegments = 64;          // per message; older kernels take no more
   static constexpr std::size_t kMaxMessageBytes = 65'487;  // per message of several segments
+  static constexpr std::size_t kMaxPieces = 512;           // of gathered segments, per sendmmsg
   static constexpr std::size_t kMaxFilledBuffers = 64;     // between two calls of recycle()
   static constexpr std::uint32_t kQuietReceives = 256;     // before a spare buffer goes back to the pool
   static constexpr int kMaxSameErrors = 3;                 // tries per train before an error is believed
@@ -46,6 +47,7 @@ class UdpLinux final : public Link {
   void split(std::vector<Datagram>& out, std::size_t message, ReceiveBuffer* buffer);
   void adapt_burst(std::size_t filled);
   std::size_t build(std::span<Train> trains, bool first_singly);
+  void describe(std::size_t message, const Train& train, std::size_t segment);
   void count_stray_error();
 
   UdpSocket socket_;

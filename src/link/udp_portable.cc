@@ -116,28 +116,41 @@ std::size_t UdpPortable::send(std::span<Train> trains, std::span<SendStatus> sta
   for (std::size_t done = 0; done < trains.size(); ++done) {
     Train& train = trains[done];
     statuses[done] = SendStatus::sent;
-    while (!train.bytes.empty()) {
+    while (!train.is_empty()) {
+      const bool is_gathered = !train.segments.empty();
       const std::size_t segment = train.segment_size == 0 ? train.bytes.size() : train.segment_size;
       const std::size_t size = std::min(segment, train.bytes.size());
-      statuses[done] = send_one(train.to, train.ecn, train.bytes.first(size));
+      const Segment next = is_gathered ? train.segments.front() : Segment{.head = train.bytes.first(size)};
+      WEIR_CHECK(next.size() != 0 && (train.bytes.empty() || !is_gathered),
+                 "a train is either bytes or segments with bytes");
+      statuses[done] = send_one(train.to, train.ecn, next);
       if (statuses[done] == SendStatus::would_block) return done;
       if (statuses[done] != SendStatus::sent) break;
-      train.bytes = train.bytes.subspan(size);
+      if (is_gathered) {
+        train.segments = train.segments.subspan(1);
+      } else {
+        train.bytes = train.bytes.subspan(size);
+      }
     }
   }
   return trains.size();
 }
 
-SendStatus UdpPortable::send_one(const Address& to, Ecn ecn, ByteSpan bytes) {
+SendStatus UdpPortable::send_one(const Address& to, Ecn ecn, const Segment& segment) {
   if (to.is_v4() != socket_.is_v4()) return SendStatus::failed;
   if (ecn != marked_ && mark(ecn)) marked_ = ecn;
-  const SocketAddress destination{to};
+  SocketAddress destination{to};
+  const auto piece = [](ByteSpan bytes) { return iovec{const_cast<std::byte*>(bytes.data()), bytes.size()}; };
+  iovec pieces[2] = {piece(segment.head), piece(segment.body)};
+  msghdr message{};
+  message.msg_name = &destination.any;
+  message.msg_namelen = destination.size;
+  message.msg_iov = pieces;
+  message.msg_iovlen = segment.body.empty() ? 1 : 2;
   int same_errors = 0;
   int last_error = 0;
   for (int attempt = 0; attempt < kMaxStrayErrors; ++attempt) {
-    if (sendto(descriptor(), bytes.data(), bytes.size(), MSG_DONTWAIT, &destination.any, destination.size) >= 0) {
-      return SendStatus::sent;
-    }
+    if (sendmsg(descriptor(), &message, MSG_DONTWAIT) >= 0) return SendStatus::sent;
     const int error = errno;
     if (error == EINTR) continue;
     const SendStatus status = UdpSocket::status_of(error);

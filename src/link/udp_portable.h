@@ -37,7 +37,7 @@ class UdpPortable final : public Link {
   bool prepare_buffers();
   Taken receive_one(Datagram& out);
   MutableByteSpan place(std::size_t size);
-  SendStatus send_one(const Address& to, Ecn ecn, ByteSpan bytes);
+  SendStatus send_one(const Address& to, Ecn ecn, const Segment& segment);
   bool mark(Ecn ecn);
   void count_stray_error();
 

@@ -1,12 +1,11 @@
 #include "pool/call.h"
 
-#include <cstring>
-#include <string>
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
+#include "pool/call_result.h"
 #include "pool/gate.h"
-#include "pool/keep.h"
 #include "pool/lane.h"
 #include "pool/post.h"
 #include "worker/thread_context.h"
@@ -20,60 +19,6 @@ using worker::DepthScope;
 using worker::thread_context;
 
 void release(CallRecord* record) noexcept { CallRecord::Pool::release(record); }
-
-Error make_error(Code code, const char* literal, ByteSpan words, bool may_have_run) {
-  if (words.empty()) return {code, literal, may_have_run};
-  return {code, std::string(reinterpret_cast<const char*>(words.data()), words.size()), may_have_run};
-}
-
-// Straight from where the reply lies.
-Result<Reply> make_result(const transfer::Outcome& outcome, Gate& gate) {
-  if (outcome.failed) [[unlikely]] {
-    return std::unexpected(make_error(outcome.code, outcome.sentence, outcome.bytes, outcome.may_have_run));
-  }
-  return Result<Reply>(std::in_place, keep_bytes(outcome.bytes, outcome.pin, gate), outcome.header_bytes);
-}
-
-// Keeps the outcome in the record, for whoever comes for it later.
-void store_result(CallRecord* record, const transfer::Outcome& outcome) {
-  record->kept.failed = outcome.failed;
-  record->kept.code = outcome.code;
-  record->kept.may_have_run = outcome.may_have_run;
-  record->kept.pin = nullptr;
-  record->kept.bytes = static_cast<std::uint32_t>(outcome.bytes.size());
-  record->kept.header_bytes = static_cast<std::uint16_t>(outcome.header_bytes);
-  if (outcome.bytes.empty()) {
-    record->kept.data = reinterpret_cast<const std::byte*>(outcome.sentence);
-  } else if (outcome.bytes.size() <= CallRecord::kInlineBytes) {
-    std::memcpy(record->inline_bytes, outcome.bytes.data(), outcome.bytes.size());
-    record->kept.data = record->inline_bytes;
-  } else if (Gate& gate = *record->core->shared; may_stay(outcome.bytes, outcome.pin, gate)) {
-    detail::pin(outcome.pin);
-    record->kept.pin = outcome.pin;
-    record->kept.data = outcome.bytes.data();
-  } else {
-    transfer::Block* block = copy_to_block(outcome.bytes, gate);
-    record->kept.pin = block;
-    record->kept.data = block->bytes();
-  }
-}
-
-Result<Reply> take_stored(CallRecord* record) {
-  const ByteSpan bytes{record->kept.data, record->kept.bytes};
-  detail::Pin* pin = std::exchange(record->kept.pin, nullptr);
-  if (record->kept.failed) [[unlikely]] {
-    const char* literal = bytes.empty() ? reinterpret_cast<const char*>(record->kept.data) : "";
-    Error error = make_error(record->kept.code, literal, bytes, record->kept.may_have_run);
-    if (pin != nullptr) detail::unpin(pin);
-    return std::unexpected(std::move(error));
-  }
-  if (pin == nullptr || bytes.size() <= Body::kInlineBytes) {
-    Result<Reply> result(std::in_place, Body(bytes), record->kept.header_bytes);
-    if (pin != nullptr) detail::unpin(pin);
-    return result;
-  }
-  return Result<Reply>(std::in_place, Body(bytes, pin), record->kept.header_bytes);
-}
 
 Gate& gate_of(CallRecord* record) { return *record->core->shared; }
 
@@ -198,6 +143,8 @@ void complete_direct(transfer::OutgoingCall& call, const transfer::Outcome& outc
   auto* record = static_cast<CallRecord*>(&call);
   if (record->is_dropped) [[unlikely]]
     return release(record);
+  if (outcome.landing != nullptr && open_first(record, outcome.landing)) [[unlikely]]
+    return;
   if (record->stage.load(std::memory_order_relaxed) == CallStage::claimed) [[likely]] {
     if (record->waiter_kind == WaiterKind::continuation || record->waiter.lane == nullptr) [[likely]]
       return resume_here(record, outcome);
@@ -212,6 +159,8 @@ void complete_for_lane(transfer::OutgoingCall& call, const transfer::Outcome& ou
   auto* record = static_cast<CallRecord*>(&call);
   if (record->is_dropped) [[unlikely]]
     return release(record);
+  if (outcome.landing != nullptr && open_first(record, outcome.landing)) [[unlikely]]
+    return;
   // Acquire: pairs with the claim, so the waiter is seen.
   if (record->stage.load(std::memory_order_acquire) == CallStage::claimed &&
       record->waiter_kind == WaiterKind::continuation) {
@@ -223,7 +172,10 @@ void complete_for_lane(transfer::OutgoingCall& call, const transfer::Outcome& ou
 }
 
 void hand_over(CallRecord* record) noexcept {
-  if (record->waiter_kind == WaiterKind::continuation) return run_continuation(record, take_stored(record));
+  if (record->waiter_kind == WaiterKind::continuation) {
+    if (open_kept_first(record)) return;
+    return run_continuation(record, take_stored(record));
+  }
   Gate& gate = *record->core->shared;
   if (gate.is_mine() && gate.post != nullptr) {
     gate.post->hand_to_lane(record);
@@ -248,7 +200,7 @@ void resume_waiter(CallRecord* record) {
 }
 
 CallRecord* refuse_call(CallRecord* record, CallRecord* refused) noexcept {
-  if (record->block != nullptr) detail::unpin(std::exchange(record->block, nullptr));
+  record->drop_bytes();
   if (record->is_dropped) {
     release(record);
     return refused;

@@ -66,7 +66,8 @@ struct CallRecord : transfer::OutgoingCall {
   std::atomic<CallStage> stage{CallStage::pending};
   std::atomic<std::uint8_t> wishes{0};
   WaiterKind waiter_kind = WaiterKind::none;
-  bool is_dropped = false;  // nobody wants the result; the worker's
+  bool is_dropped : 1 = false;    // nobody wants the result; the worker's
+  bool opens_itself : 1 = false;  // whoever takes a large reply opens it; set before it is submitted
   std::uint8_t resume_depth = 0;
 
   Pool::Core* core = nullptr;

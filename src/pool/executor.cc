@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "pool/openings.h"
 #include "pool/post.h"
 #include "weir/message.h"
 #include "weir/task.h"
@@ -65,6 +66,7 @@ IncomingRecord* Executor::push_out(std::uint8_t priority) {
   const auto least_urgent = static_cast<unsigned>(std::bit_width(queue_.occupied_levels())) - 1;
   if (least_urgent <= priority) return nullptr;
   IncomingRecord* record = queue_.last_of(least_urgent);
+  if (record->landing != nullptr) return nullptr;  // all of its data is here: to refuse it now would waste most
   queue_.remove(*record);
   queued_.fetch_sub(1, std::memory_order_relaxed);
   return record;
@@ -104,7 +106,7 @@ void Executor::run() {
     lane.drive();
     if (IncomingRecord* record = pop()) {
       const Lane::Batch batch(lane);
-      run_request(record);
+      record->landing == nullptr ? run_request(record) : open_and_go_on(record);
       continue;
     }
     {
@@ -136,6 +138,12 @@ void Executor::stop() {
   threads_.clear();
   while (IncomingRecord* record = pop()) {
     record->storage = Body();
+    record->landing = nullptr;
+    record->intake.reset();
+    if (std::exchange(record->errand, IncomingRecord::Errand::answer) == IncomingRecord::Errand::complete) {
+      drop_incoming(record);  // its call has been told that the pool is closed
+      continue;
+    }
     Responder dropped(record);
   }
 }

@@ -29,15 +29,18 @@ TEST(Failure, AMethodThatNobodyServes) {
 TEST(Failure, ARequestOverTheLimit) {
   Pool server = open(server_config(1));
   serve_echo(server);
-  Pool client = open(client_config(1));
+  Config config = client_config(1);
+  config.limits.message_bytes = config.limits.inline_bytes;  // no large messages
+  Pool client = open(config);
   Peer to = client.peer(server.listen_address());
   EXPECT_EQ(code_of(to.unary("echo", std::string(16'385, 'x')).get()), Code::too_large);
-  EXPECT_EQ(code_of(to.unary("echo", std::string(16'384, 'x'), {.header = "h"}).get()), Code::too_large);
   EXPECT_TRUE(to.unary("echo", std::string(16'384, 'x')).get());
 }
 
 TEST(Failure, AReplyOverTheLimit) {
-  Pool server = open(server_config(1));
+  Config config = server_config(1);
+  config.limits.message_bytes = config.limits.inline_bytes;
+  Pool server = open(config);
   const std::string large(20'000, 'x');
   ASSERT_TRUE(server.serve_inline("inline", [&](InlineRequest& request) { request.reply(large); }));
   ASSERT_TRUE(server.serve("task", [&](Request) { return Reply{large}; }));
@@ -162,6 +165,13 @@ TEST(Config, IsValidatedWithSentences) {
       {"limits.nested_request_bytes", [](Config& c) { c.limits.nested_request_bytes = 1; }},
       {"limits.answer_bytes", [](Config& c) { c.limits.answer_bytes = 16 * 1024; }},
       {"limits.reply_bytes", [](Config& c) { c.limits.reply_bytes = 1; }},
+      {"limits.message_bytes", [](Config& c) { c.limits.message_bytes = 1'000; }},
+      {"limits.large_request_bytes", [](Config& c) { c.limits.large_request_bytes = c.limits.message_bytes - 1; }},
+      {"limits.nested_large_request_bytes",
+       [](Config& c) { c.limits.nested_large_request_bytes = c.limits.message_bytes - 1; }},
+      {"limits.large_reply_bytes", [](Config& c) { c.limits.large_reply_bytes = c.limits.message_bytes - 1; }},
+      {"limits.large_bytes_per_peer", [](Config& c) { c.limits.large_bytes_per_peer = c.limits.message_bytes - 1; }},
+      {"limits.buffer_bytes", [](Config& c) { c.limits.buffer_bytes = ~std::size_t{0}; }},
       {"limits.receive_buffers", [](Config& c) { c.limits.receive_buffers = 1; }},
       {"limits.submission_ring[5]", [](Config& c) { c.limits.submission_ring[5] = 0; }},
       {"limits.executor_queue", [](Config& c) { c.limits.executor_queue = 0; }},
@@ -191,7 +201,9 @@ TEST(Config, LimitsCanBeRead) {
   const std::string text = pool.limits();
   for (const char* word :
        {"workers: 2", "inline_bytes: 16384", "calls_per_peer", "queued_calls", "peers", "request_bytes", "reply_bytes",
-        "receive_buffers", "submission_ring[7]", "executor_queue", "most bytes"}) {
+        "message_bytes: 67108864", "large_request_bytes", "nested_large_request_bytes", "large_reply_bytes",
+        "large_bytes_per_peer", "buffer_bytes: 1073741824", "receive_buffers", "submission_ring[7]", "executor_queue",
+        "most bytes"}) {
     EXPECT_NE(text.find(word), std::string::npos) << word << "\n" << text;
   }
 }

@@ -172,8 +172,7 @@ CallRecord* Gate::refuse_wishes_and_answers(CallRecord* refused) noexcept {
   }
   for (IncomingRecord* record = take_answers(); record != nullptr;) {
     IncomingRecord* next = record->link;
-    if (record->answer != nullptr) detail::unpin(std::exchange(record->answer, nullptr));
-    IncomingRecord::Pool::release(record);
+    drop_incoming(record);
     record = next;
   }
   return refused;

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "base/spsc_ring.h"
+#include "buffer/buffer_pool.h"
+#include "buffer/memory.h"
 #include "engine/engine.h"
 #include "link/receive_buffer.h"
 #include "pool/call_record.h"
@@ -74,6 +76,9 @@ class Gate : public std::enable_shared_from_this<Gate> {
   const std::shared_ptr<worker::Worker>& shared_worker() const { return worker_; }
   const Limits& limits() const { return limits_; }
   bool is_mine() const { return worker_->is_mine(); }
+  // A record of a large message did not open. Relaxed: a count that publishes nothing.
+  void count_forged() { forged_.fetch_add(1, std::memory_order_relaxed); }
+  std::uint64_t forged() const { return forged_.load(std::memory_order_relaxed); }
   bool is_closed() const { return is_closed_.load(std::memory_order_acquire); }
 
   // The calling thread's port; null if the gate is closed.
@@ -86,7 +91,7 @@ class Gate : public std::enable_shared_from_this<Gate> {
   void wish(CallRecord* record, std::uint8_t bit) noexcept;
   // For a record whose bits are set and which is not queued.
   void queue_wishes(CallRecord* record) noexcept;
-  // An answer from another thread: the record carries it.
+  // An answer from another thread, or a message that was opened there: the record carries it.
   void answer(IncomingRecord* record) noexcept;
 
   // ---- the worker ----
@@ -105,9 +110,11 @@ class Gate : public std::enable_shared_from_this<Gate> {
   // Valid on the worker while the gate is open.
   Post* post = nullptr;
   const link::ReceiveBufferPool* buffers = nullptr;  // the same
+  std::shared_ptr<buffer::BufferPool> payloads;      // where messages that are sent are sealed into; the pool's
+  std::shared_ptr<buffer::Memory> arrivals;          // where large messages arrive; outlives the engine
+  std::atomic<bool> rung{false};
   // Answers may be pending in other threads' hands when the post goes; they look at their transfers.
   std::shared_ptr<engine::Engine> engine;
-  std::atomic<bool> rung{false};
   std::atomic<bool> is_draining{false};  // no new calls, except from handlers that still run
 
  private:
@@ -120,6 +127,7 @@ class Gate : public std::enable_shared_from_this<Gate> {
   const std::shared_ptr<worker::Worker> worker_;
   const Limits limits_;
   std::atomic<bool> is_closed_{false};
+  std::atomic<std::uint64_t> forged_{0};
   std::atomic<CallRecord*> wishes_{nullptr};
   std::atomic<IncomingRecord*> answers_{nullptr};
   std::mutex mutex_;

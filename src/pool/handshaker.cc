@@ -62,7 +62,7 @@ Result<void> Handshaker::open(handshake::Offer self) {
       .allows = [this](const handshake::Names& names) { return !has_left() && identity_->allows(names); },
       .denies = [this](const handshake::Names& names) { return identity_->denies(names); },
       .accepts = accepts_,
-      .self = std::move(self),
+      .self = self,
       .signer = signer(),
       .wall_clock = handshake::wall_clock_seconds,
       .entropy = &entropy_,

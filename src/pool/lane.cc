@@ -67,6 +67,19 @@ void Lane::deliver(CallRecord* newest, CallRecord* oldest) noexcept {
     oldest->link = top;
     // Release: the results are complete before the thread sees the records.
   } while (!arrived_.compare_exchange_weak(top, newest, std::memory_order_release, std::memory_order_relaxed));
+  wake();
+}
+
+void Lane::deliver(Guest* guest) noexcept {
+  Guest* top = guests_.load(std::memory_order_relaxed);
+  do {
+    guest->link = top;
+    // Release: as above.
+  } while (!guests_.compare_exchange_weak(top, guest, std::memory_order_release, std::memory_order_relaxed));
+  wake();
+}
+
+void Lane::wake() noexcept {
   // The thread announces its sleep, fences and looks; we put in place, fence and look: one of us sees the other.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (is_sleeping_.load(std::memory_order_relaxed)) return nudge();
@@ -158,7 +171,8 @@ void Lane::publish() {
 }
 
 bool Lane::collect() {
-  if (arrived_.load(std::memory_order_relaxed) == nullptr) return false;
+  bool is_busy = guests_.load(std::memory_order_relaxed) != nullptr && collect_guests();
+  if (arrived_.load(std::memory_order_relaxed) == nullptr) return is_busy;
   // Acquire: pairs with deliver().
   CallRecord* newest = arrived_.exchange(nullptr, std::memory_order_acquire);
   // A stack: the newest is on top. Oldest first is fairer.
@@ -169,7 +183,6 @@ bool Lane::collect() {
     oldest = record;
     record = next;
   }
-  bool is_busy = false;
   while (CallRecord* record = oldest) {
     oldest = record->link;
     if (record->waiter_kind == detail::WaiterKind::thread) {
@@ -186,8 +199,44 @@ bool Lane::collect() {
   return is_busy;
 }
 
+bool Lane::collect_guests() {
+  // Acquire: pairs with deliver().
+  Guest* newest = guests_.exchange(nullptr, std::memory_order_acquire);
+  Guest* oldest = nullptr;
+  while (newest != nullptr) {
+    Guest* guest = std::exchange(newest, newest->link);
+    guest->link = std::exchange(oldest, guest);
+  }
+  bool is_busy = false;
+  while (oldest != nullptr) {
+    Guest* guest = std::exchange(oldest, oldest->link);
+    if (guest->is_for_thread) {
+      --awaited;
+      is_busy = true;
+      guest->arrive();
+      continue;
+    }
+    guest->link = nullptr;
+    (guest_backlog_ == nullptr ? guest_backlog_ : guest_backlog_last_->link) = guest;
+    guest_backlog_last_ = guest;
+  }
+  return is_busy;
+}
+
+bool Lane::drive_guests() {
+  Batch batch(*this);
+  while (guest_backlog_ != nullptr) {
+    Guest* guest = std::exchange(guest_backlog_, guest_backlog_->link);
+    --awaited;
+    guest->arrive();
+  }
+  return true;
+}
+
 bool Lane::drive() {
   bool is_busy = collect();
+  if (guest_backlog_ != nullptr) [[unlikely]]
+    is_busy = drive_guests();
   if (backlog_ == nullptr) return is_busy;
   Batch batch(*this);
   while (CallRecord* record = backlog_) {
@@ -296,7 +345,7 @@ void Lane::rest(Instant idle_since, Duration at_most) {
 void Lane::sleep(Duration at_most) {
   is_sleeping_.store(true, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with deliver()
-  if (arrived_.load(std::memory_order_relaxed) == nullptr) {
+  if (arrived_.load(std::memory_order_relaxed) == nullptr && guests_.load(std::memory_order_relaxed) == nullptr) {
     worker::active_threads.fetch_sub(1, std::memory_order_relaxed);
     std::unique_lock lock(mutex_);
     if (at_most == Duration::max()) {

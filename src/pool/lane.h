@@ -23,6 +23,17 @@ class Lane : public std::enable_shared_from_this<Lane> {
  public:
   static constexpr std::size_t kPublishBatch = 16;  // submissions of one drive() that may wait for each other
 
+  // Something else than a call that the lane's thread waits for.
+  struct Guest {
+    Guest* link = nullptr;
+    bool is_for_thread = false;  // it blocks, and looks for itself; otherwise a coroutine is resumed
+    // On the lane's thread. The guest may go in there.
+    virtual void arrive() = 0;
+
+   protected:
+    ~Guest() = default;
+  };
+
   Lane() = default;
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
@@ -34,6 +45,8 @@ class Lane : public std::enable_shared_from_this<Lane> {
   // ---- workers ----
   // Hands over a chain of completed records, newest to oldest, and wakes the thread if it sleeps.
   void deliver(CallRecord* newest, CallRecord* oldest) noexcept;
+  // The same for a guest; any thread.
+  void deliver(Guest* guest) noexcept;
   // Wakes the thread out of its sleep, in whichever loop that is.
   void nudge() noexcept;
 
@@ -92,7 +105,10 @@ class Lane : public std::enable_shared_from_this<Lane> {
  private:
   friend struct LaneHolder;
   bool collect();
+  void wake() noexcept;
   void ring_bell() noexcept;
+  bool collect_guests();
+  bool drive_guests();
   void mind_loops();
   void give_back_loops();
   void forget_lost_loops();
@@ -102,6 +118,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
   void leave();
 
   std::atomic<CallRecord*> arrived_{nullptr};
+  std::atomic<Guest*> guests_{nullptr};
   std::atomic<bool> is_sleeping_{false};
   std::mutex mutex_;
   std::condition_variable woken_;
@@ -109,6 +126,8 @@ class Lane : public std::enable_shared_from_this<Lane> {
 
   CallRecord* backlog_ = nullptr;  // arrived, not yet resumed; a member so that a nested drive() goes on with it
   CallRecord* backlog_last_ = nullptr;
+  Guest* guest_backlog_ = nullptr;
+  Guest* guest_backlog_last_ = nullptr;
   std::uint32_t batches_ = 0;
   std::uint32_t waits_ = 0;  // wait_until()s that this thread is inside of
   std::vector<std::shared_ptr<Port>> ports_;

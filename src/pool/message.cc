@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <string>
 #include <utility>
 
 #include "base/check.h"
@@ -11,6 +12,7 @@
 #include "pool/incoming_record.h"
 #include "pool/lane.h"
 #include "pool/post.h"
+#include "pool/sealing.h"
 
 namespace weir {
 namespace {
@@ -27,10 +29,51 @@ struct HeapBytes : detail::Pin {
   std::byte* data() { return reinterpret_cast<std::byte*>(this + 1); }
 };
 
+// A payload and the header that goes with it.
+struct PayloadBytes : detail::Pin {
+  static void destroy(detail::Pin* pin) noexcept { delete static_cast<PayloadBytes*>(pin); }
+  Payload payload;
+  std::string header;
+};
+
 HeapBytes* make_heap_bytes(std::size_t size) {
   void* memory = std::malloc(sizeof(HeapBytes) + size);
   if (memory == nullptr) throw std::bad_alloc();
   return ::new (memory) HeapBytes{{{1}, &HeapBytes::destroy}};
+}
+
+using pool::check_large;
+using pool::LargeSize;
+
+// Takes over one reference on `body`.
+void give_large(detail::IncomingRecord* record, buffer::Sealed* body, Bytes header) {
+  pool::Gate& gate = *record->core->shared;
+  if (gate.is_mine()) {
+    if (gate.post != nullptr) return gate.post->reply_large(record, header, body);
+    detail::unpin(body);
+    return detail::IncomingRecord::Pool::release(record);
+  }
+  record->answer_failed = false;
+  record->answer_body = body;
+  record->answer_bytes = static_cast<std::uint32_t>(header.size());
+  if (!header.empty()) {
+    record->answer = pool::Lane::mine().blocks().acquire(header.size());
+    std::memcpy(record->answer->bytes(), header.data(), header.size());
+  }
+  gate.answer(record);
+}
+
+[[gnu::cold, gnu::noinline]] void reply_large(detail::IncomingRecord* record, Bytes body, Bytes header) {
+  pool::Gate& gate = *record->core->shared;
+  Responder responder(record);
+  if (responder.cancelled()) return responder.fail(Code::cancelled, "the caller has gone");
+  const LargeSize size{.body_bytes = body.size(), .header_bytes = header.size()};
+  if (Result<void> checked = check_large(gate.limits(), size); !checked) {
+    return responder.fail(checked.error().code(), checked.error().message());
+  }
+  Result<buffer::Sealed*> sealed = pool::seal_text(gate, body);
+  if (!sealed) return responder.fail(sealed.error().code(), sealed.error().message());
+  give_large(responder.release(), *sealed, header);
 }
 
 }  // namespace
@@ -39,7 +82,7 @@ void Body::copy_to_heap(Bytes bytes) {
   HeapBytes* copy = make_heap_bytes(bytes.size());
   std::memcpy(copy->data(), bytes.data(), bytes.size());
   data_ = copy->data();
-  size_ = static_cast<std::uint32_t>(bytes.size());
+  size_ = bytes.size();
   pin_ = copy;
 }
 
@@ -62,6 +105,14 @@ Reply::Reply(Bytes body, Bytes header) : header_bytes_(static_cast<std::uint32_t
   storage_ = Body(Bytes{both->data(), size}, both);
 }
 
+Reply::Reply(const Payload& payload, std::string_view header)
+    : header_bytes_(static_cast<std::uint32_t>(header.size())), has_payload_(true) {
+  auto* both = new PayloadBytes{{{1}, &PayloadBytes::destroy}, payload, std::string(header)};
+  storage_ = Body(as_bytes(both->header), both);
+}
+
+Payload Reply::held_payload() const { return static_cast<const PayloadBytes*>(storage_.pin())->payload; }
+
 Responder& Responder::operator=(Responder&& other) noexcept {
   if (this != &other) {
     Responder dropped(std::exchange(record_, std::exchange(other.record_, nullptr)));
@@ -77,14 +128,12 @@ void Responder::reply(Bytes body, Bytes header) {
   detail::IncomingRecord* record = std::exchange(record_, nullptr);
   WEIR_CHECK(record != nullptr, kAnsweredTwice);
   pool::Gate& gate = *record->core->shared;
+  const std::size_t size = header.size() + body.size();
+  if (size > gate.limits().inline_bytes) [[unlikely]]
+    return reply_large(record, body, header);
   if (gate.is_mine()) [[likely]] {
     if (gate.post == nullptr) return detail::IncomingRecord::Pool::release(record);
     return gate.post->reply(record, header, body);
-  }
-  const std::size_t size = header.size() + body.size();
-  if (size > gate.limits().inline_bytes) {
-    Responder again(record);
-    return again.fail(Code::too_large, "the handler's reply is larger than Limits::inline_bytes of the server");
   }
   record->answer_failed = false;
   record->answer_bytes = static_cast<std::uint32_t>(size);
@@ -95,6 +144,17 @@ void Responder::reply(Bytes body, Bytes header) {
     if (!body.empty()) std::memcpy(record->answer->bytes() + header.size(), body.data(), body.size());
   }
   gate.answer(record);
+}
+
+void Responder::reply(const Payload& payload, Bytes header) {
+  if (payload.size() == 0) return reply(Bytes{}, header);
+  detail::IncomingRecord* record = std::exchange(record_, nullptr);
+  WEIR_CHECK(record != nullptr, kAnsweredTwice);
+  const LargeSize size{.body_bytes = payload.size(), .header_bytes = header.size()};
+  if (Result<void> checked = check_large(record->core->shared->limits(), size); !checked) {
+    return Responder(record).fail(checked.error().code(), checked.error().message());
+  }
+  give_large(record, Payload(payload).release(), header);
 }
 
 void Responder::fail(Code code, std::string_view sentence) {

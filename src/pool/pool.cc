@@ -4,8 +4,13 @@
 #include <cstring>
 #include <utility>
 
+#include "base/check.h"
+#include "buffer/seal.h"
 #include "engine/config.h"
+#include "pool/bulk_client.h"
 #include "pool/pool_state.h"
+#include "pool/sealing.h"
+#include "transfer/cargo.h"
 #include "worker/clock.h"
 #include "worker/thread_context.h"
 
@@ -15,8 +20,18 @@ namespace {
 using detail::CallRecord;
 using pool::Gate;
 
-[[gnu::cold, gnu::noinline]] Call refused(const detail::PeerState& peer, const CallOptions& options,
-                                          std::size_t bytes) {
+// Whether a call may be made at all; its size is looked at elsewhere.
+bool is_possible(const detail::PeerState& peer, const CallOptions& options) {
+  if (peer.failure) return false;
+  const Gate& gate = *peer.gate;
+  const std::uint8_t depth = worker::thread_context.depth;
+  // Handlers that still run while the pool drains may finish what they do.
+  const bool is_open = !gate.is_draining.load(std::memory_order_relaxed) || (depth != 0 && !gate.is_closed());
+  return is_open && static_cast<unsigned>(options.priority) < 8 &&
+         options.deadline >= std::chrono::nanoseconds::zero() && depth <= engine::kMaxDepth;
+}
+
+[[gnu::cold, gnu::noinline]] Call refused(const detail::PeerState& peer, const CallOptions& options) {
   if (peer.failure) return Call(*peer.failure);
   if (options.priority < 0 || options.priority > 7) {
     return Call(Error(Code::invalid_argument, "the priority of a call is between 0 (most urgent) and 7"));
@@ -24,84 +39,127 @@ using pool::Gate;
   if (options.deadline < std::chrono::nanoseconds::zero()) {
     return Call(Error(Code::invalid_argument, "the deadline of a call is a time from now and not negative"));
   }
-  if (bytes > peer.gate->limits().inline_bytes) {
-    return Call(Error(Code::too_large, "the request has " + std::to_string(bytes) +
-                                           " bytes, header included, and Limits::inline_bytes is " +
-                                           std::to_string(peer.gate->limits().inline_bytes)));
-  }
   if (worker::thread_context.depth > engine::kMaxDepth) {
     return Call(Error(Code::overloaded, "calls from handlers are nested more than four deep"));
   }
   return Call(Error(Code::closed, "the pool is closed"));
 }
 
-bool is_acceptable(const detail::PeerState& peer, const CallOptions& options, std::size_t bytes) {
-  if (peer.failure) return false;
-  const Gate& gate = *peer.gate;
-  const std::uint8_t depth = worker::thread_context.depth;
-  // Handlers that still run while the pool drains may finish what they do.
-  const bool is_open = !gate.is_draining.load(std::memory_order_relaxed) || (depth != 0 && !gate.is_closed());
-  return is_open && bytes <= gate.limits().inline_bytes && static_cast<unsigned>(options.priority) < 8 &&
-         options.deadline >= std::chrono::nanoseconds::zero() && depth <= engine::kMaxDepth;
-}
-
-Call submit(const std::shared_ptr<detail::PeerState>& state, std::uint64_t method, Bytes body,
-            const CallOptions& options, bool connect_only) {
-  detail::PeerState& peer = *state;
-  const std::size_t bytes = options.header.size() + body.size();
-  if (!is_acceptable(peer, options, bytes)) [[unlikely]]
-    return refused(peer, options, bytes);
-  Gate& gate = *peer.gate;
-  const bool is_direct = gate.is_mine();
-  pool::Lane* lane = nullptr;
+// How a call gets to the worker.
+struct Way {
+  pool::Lane* lane = nullptr;  // null: the worker is this thread
   pool::Port* port = nullptr;
   CallRecord* record = nullptr;
   Instant now;
-  if (is_direct) [[likely]] {
-    if (gate.post == nullptr) return Call(Error(Code::closed, "the pool is closed"));
-    record = gate.post->acquire();
-    now = gate.worker().now();
-  } else {
-    lane = &pool::Lane::mine();
-    port = lane->port_to(peer.gate);
-    if (port == nullptr) return Call(Error(Code::closed, "the pool is closed"));
-    record = port->acquire();
-    now = worker::read_clock();
-  }
-  if (record == nullptr) return Call(Error(Code::overloaded, "as many calls are outstanding as Limits::queued_calls"));
 
-  record->complete = is_direct ? &pool::complete_direct : &pool::complete_for_lane;
+  bool is_direct() const { return lane == nullptr; }
+  transfer::BlockPool& blocks(Gate& gate) const { return is_direct() ? gate.engine->blocks() : lane->blocks(); }
+};
+
+// Without a record: there is no way, and the code says why.
+inline Code find_way(detail::PeerState& peer, Way& way) {
+  Gate& gate = *peer.gate;
+  if (gate.is_mine()) [[likely]] {
+    if (gate.post == nullptr) return Code::closed;
+    way.record = gate.post->acquire();
+    way.now = gate.worker().now();
+  } else {
+    way.lane = &pool::Lane::mine();
+    way.port = way.lane->port_to(peer.gate);
+    if (way.port == nullptr) return Code::closed;
+    way.record = way.port->acquire();
+    way.now = worker::read_clock();
+  }
+  return Code::overloaded;
+}
+
+[[gnu::cold, gnu::noinline]] Call no_way(Code code) {
+  if (code == Code::closed) return Call(Error(Code::closed, "the pool is closed"));
+  return Call(Error(Code::overloaded, "as many calls are outstanding as Limits::queued_calls"));
+}
+
+inline void fill(const Way& way, detail::PeerState& peer, std::uint64_t method, const CallOptions& options) {
+  CallRecord* record = way.record;
+  record->complete = way.is_direct() ? &pool::complete_direct : &pool::complete_for_lane;
   record->method = method;
   const auto deadline = options.deadline.count() == 0 ? peer.default_deadline : options.deadline;
-  record->deadline = deadline > Instant::never() - now ? Instant::never() : now + deadline;
+  record->deadline = deadline > Instant::never() - way.now ? Instant::never() : way.now + deadline;
   record->block = nullptr;
-  record->bytes = static_cast<std::uint32_t>(bytes);
-  record->header_bytes = static_cast<std::uint16_t>(options.header.size());
   record->priority = static_cast<std::uint8_t>(options.priority);
   record->depth = worker::thread_context.depth;
-  record->connect_only = connect_only;
   record->is_patient = options.wait_for_ready;
   record->state = CallRecord::State::idle;
   record->owners = static_cast<pool::PeerEntry*>(&peer);
   record->stage.store(detail::CallStage::pending, std::memory_order_relaxed);
   record->waiter_kind = detail::WaiterKind::none;
   record->is_dropped = false;
+  record->opens_itself = !way.is_direct() && worker::thread_context.loops_entered == 0;
+}
 
+inline Call send(const Way& way, Gate& gate) {
+  Call call(way.record);
+  if (way.is_direct()) [[likely]] {
+    gate.post->submit(way.record, way.now);
+  } else {
+    way.lane->submit(*way.port, way.record);
+  }
+  return call;
+}
+
+// Takes over one reference on `body`.
+Call submit_payload(detail::PeerState& peer, std::uint64_t method, buffer::Sealed* body,
+                    const transfer::CargoRange& range, const CallOptions& options) {
+  Way way;
+  const Code code = find_way(peer, way);
+  if (way.record == nullptr) {
+    detail::unpin(body);
+    return no_way(code);
+  }
+  fill(way, peer, method, options);
+  way.record->connect_only = false;
+  way.record->is_large = true;
+  way.record->block = transfer::load_cargo(way.blocks(*peer.gate), body, range, as_bytes(options.header));
+  way.record->bytes = static_cast<std::uint32_t>(wire::kCargoBytes + options.header.size());
+  way.record->header_bytes = 0;
+  return send(way, *peer.gate);
+}
+
+[[gnu::cold, gnu::noinline]] Call submit_large(detail::PeerState& peer, std::uint64_t method, Bytes body,
+                                               const CallOptions& options) {
+  const pool::LargeSize size{.body_bytes = body.size(), .header_bytes = options.header.size()};
+  if (Result<void> checked = pool::check_large(peer.gate->limits(), size); !checked) return Call(checked.error());
+  Result<buffer::Sealed*> sealed = pool::seal_text(*peer.gate, body);
+  if (!sealed) return Call(sealed.error());
+  return submit_payload(peer, method, *sealed, {.bytes = (*sealed)->bytes}, options);
+}
+
+Call submit(const std::shared_ptr<detail::PeerState>& state, std::uint64_t method, Bytes body,
+            const CallOptions& options, bool connect_only) {
+  detail::PeerState& peer = *state;
+  if (!is_possible(peer, options)) [[unlikely]]
+    return refused(peer, options);
+  Gate& gate = *peer.gate;
+  const std::size_t bytes = options.header.size() + body.size();
+  if (bytes > gate.limits().inline_bytes) [[unlikely]]
+    return submit_large(peer, method, body, options);
+  Way way;
+  const Code code = find_way(peer, way);
+  if (way.record == nullptr) [[unlikely]]
+    return no_way(code);
+  fill(way, peer, method, options);
+  CallRecord* record = way.record;
+  record->connect_only = connect_only;
+  record->is_large = false;
+  record->bytes = static_cast<std::uint32_t>(bytes);
+  record->header_bytes = static_cast<std::uint16_t>(options.header.size());
   std::byte* to = record->inline_bytes;
   if (bytes > CallRecord::kInlineBytes) [[unlikely]] {
-    record->block = is_direct ? gate.engine->blocks().acquire(bytes) : lane->blocks().acquire(bytes);
+    record->block = way.blocks(gate).acquire(bytes);
     to = record->block->bytes();
   }
   if (!options.header.empty()) std::memcpy(to, options.header.data(), options.header.size());
   if (!body.empty()) std::memcpy(to + options.header.size(), body.data(), body.size());
-
-  Call call(record);
-  if (is_direct) [[likely]] {
-    gate.post->submit(record, now);
-  } else {
-    lane->submit(*port, record);
-  }
-  return call;
+  return send(way, gate);
 }
 
 detail::Detached run_detached(Task<void> task) { co_await std::move(task); }
@@ -112,6 +170,22 @@ detail::Detached run_detached(Task<void> task) { co_await std::move(task); }
 
 Call Peer::unary(Method method, Bytes body, const CallOptions& options) const {
   return submit(state_, method.id(), body, options, false);
+}
+
+Call Peer::unary(Method method, const Payload& payload, const CallOptions& options) const {
+  if (payload.size() == 0) return unary(method, Bytes{}, options);
+  if (!is_possible(*state_, options)) return refused(*state_, options);
+  const pool::LargeSize size{.body_bytes = payload.size(), .header_bytes = options.header.size()};
+  if (Result<void> checked = pool::check_large(state_->gate->limits(), size); !checked) return Call(checked.error());
+  return submit_payload(*state_, method.id(), Payload(payload).release(), {.bytes = payload.size()}, options);
+}
+
+Call pool::send_part(const std::shared_ptr<detail::PeerState>& peer, Method method, const Payload& payload,
+                     const transfer::CargoRange& range, const CallOptions& options) {
+  if (!is_possible(*peer, options)) return refused(*peer, options);
+  const LargeSize size{.body_bytes = range.bytes, .header_bytes = options.header.size()};
+  if (Result<void> checked = check_large(peer->gate->limits(), size); !checked) return Call(checked.error());
+  return submit_payload(*peer, method.id(), Payload(payload).release(), range, options);
 }
 
 Call Peer::ready(const CallOptions& options) const { return submit(state_, 0, {}, options, true); }
@@ -137,6 +211,29 @@ Result<void> Pool::serve_inline(Method method, std::function<void(InlineRequest&
 Result<void> Pool::serve_task(Method method, std::function<Task<Result<Reply>>(Request)> function) {
   return state_->serve(method, {.run_task = std::make_shared<decltype(function)>(std::move(function))});
 }
+
+Allocation Pool::allocate(std::size_t bytes, const AllocateOptions& options) const {
+  return state_->allocate(bytes, options);
+}
+
+Payload Pool::seal(Buffer&& buffer) const {
+  crypto::KeyBytes key = pool::next_data_key();
+  Result<Payload> sealed = buffer::seal_in_place(std::move(buffer), key, buffer::thread_key());
+  crypto::wipe(key);
+  WEIR_CHECK(sealed, "seal() takes a buffer that was allocated and written to: fill span() first");
+  return *std::move(sealed);
+}
+
+Payload Pool::adopt(Buffer&& buffer, const Binding& binding) const {
+  Result<Payload> adopted = buffer::adopt(std::move(buffer), binding);
+  WEIR_CHECK(adopted, "adopt() takes a buffer that was allocated and written to: fill span() first");
+  return *std::move(adopted);
+}
+
+Result<void> Pool::place(std::string_view name, Placement placement) {
+  return state_->place(name, std::move(placement));
+}
+Result<void> Pool::unplace(std::string_view name) { return state_->unplace(name); }
 
 bool Pool::poll() const { return state_->poll(); }
 bool Pool::poll_for(std::chrono::nanoseconds at_most) const { return state_->poll_for(at_most); }

@@ -8,8 +8,12 @@
 #include <utility>
 
 #include "base/check.h"
-#include "engine/footprint.h"
+#include "buffer/memory_plan.h"
 #include "link/open.h"
+#include "pool/allocation.h"
+#include "pool/bulk_client.h"
+#include "pool/bulk_server.h"
+#include "pool/lasting_memory.h"
 #include "pool/validate.h"
 #include "worker/clock.h"
 #include "worker/thread_context.h"
@@ -20,6 +24,8 @@ namespace {
 constexpr std::chrono::milliseconds kLastHandleDeadline{200};
 constexpr std::chrono::microseconds kQuietCheck{500};
 constexpr std::chrono::milliseconds kLoanCheck{1};  // whether a loop that somebody borrowed is back
+
+constexpr std::uint64_t kUnbounded = std::uint64_t{1} << 62;
 
 constexpr std::chrono::seconds kOwnerPatience{5};   // for what cannot be done before the owner of a loop polls
 constexpr std::chrono::milliseconds kGoodbye{200};  // for the same at the end of close(), after its deadline
@@ -35,14 +41,6 @@ std::uint64_t random_word() {
   std::uint64_t word = 0;
   entropy.fill(std::as_writable_bytes(std::span{&word, 1}));
   return word;
-}
-
-// What a message of this size takes if it does not fit into its record.
-std::size_t block_bytes(std::size_t message_bytes) {
-  for (const std::size_t capacity : transfer::BlockPool::kClassBytes) {
-    if (message_bytes <= capacity) return capacity + transfer::Block::kHeaderBytes;
-  }
-  return transfer::BlockPool::kMaxBlockBytes + transfer::Block::kHeaderBytes;
 }
 
 bool wants_portable_link(const Config& config) {
@@ -78,6 +76,11 @@ Result<std::shared_ptr<PoolState>> PoolState::open(Config config) {
 
 PoolState::PoolState(Config config, std::shared_ptr<worker::Crew> crew, bool owns_crew)
     : config_(std::move(config)), crew_(std::move(crew)), owns_crew_(owns_crew), router_(crew_->size()) {
+  // Bounded by those who take of it: the buffers here, and the engines' ledgers of what arrives.
+  std::shared_ptr<buffer::Memory> memory =
+      buffer::build_memory({.bytes = kUnbounded, .keep_bytes = pool::kKeptBytes}).value();
+  buffers_ = buffer::BufferPool::create(memory, {.bytes = config_.limits.buffer_bytes});
+  arrivals_ = pool::LastingMemory::create(std::move(memory));
   if (crew_->has_threads() && config_.executor_threads > 0) {
     executor_ = std::make_unique<pool::Executor>(config_.executor_threads, config_.limits.executor_queue);
   }
@@ -153,12 +156,12 @@ Result<void> PoolState::open_with_identity(Address bind) {
     if (Result<void> opened = open_post(i, bind, engine); !opened) return opened;
     self.workers.push_back({.worker = static_cast<std::uint16_t>(i), .port = posts_.back()->local().port});
   }
-  if (Result<void> opened = handshaker_->open(std::move(self)); !opened) return opened;
+  if (Result<void> opened = handshaker_->open(self); !opened) return opened;
   if (handshaker_->join(worker::read_clock() + kOwnerPatience)) return {};
-  return std::unexpected(Error(Code::timeout, crew_->has_threads()
-                                                  ? "the handshake thread of these workers is busy: does a function given "
-                                                    "to Identity::authorise() block?"
-                                                  : kOwnerDoesNotPoll));
+  return std::unexpected(Error(
+      Code::timeout, crew_->has_threads() ? "the handshake thread of these workers is busy: does a function given "
+                                            "to Identity::authorise() block?"
+                                          : kOwnerDoesNotPoll));
 }
 
 Result<void> PoolState::open_post(std::size_t index, const Address& bind, engine::EngineConfig engine) {
@@ -181,7 +184,9 @@ Result<void> PoolState::open_post(std::size_t index, const Address& bind, engine
   engine.receive_buffer_bytes = report.receive_buffer_bytes;
   engine.limits = config_.limits;
   engine.timeouts = config_.timeouts;
-  auto& post = *posts_.emplace_back(std::make_shared<pool::Post>(pool::Post::Options{.engine = std::move(engine),
+  auto& post = *posts_.emplace_back(std::make_shared<pool::Post>(pool::Post::Options{.engine = engine,
+                                                                                     .payloads = buffers_,
+                                                                                     .arrivals = arrivals_,
                                                                                      .worker = crew_->worker(index),
                                                                                      .buffers = std::move(buffers),
                                                                                      .link = std::move(*opened),
@@ -296,6 +301,36 @@ bool drive_this_thread(std::chrono::nanoseconds at_most) {
   return was_driven;
 }
 
+Allocation PoolState::allocate(std::size_t bytes, const AllocateOptions& options) {
+  AllocateOptions placed = options;
+  if (const auto worker = static_cast<std::size_t>(options.worker);
+      options.worker >= 0 && options.numa_node < 0 && worker < config_.places.size()) {
+    placed.numa_node = config_.places[worker].numa_node;
+  }
+  return pool::allocate(buffers_, crew_->has_threads() ? nullptr : crew_->worker(0), bytes, placed);
+}
+
+std::shared_ptr<worker::Worker> PoolState::loop() const { return crew_->has_threads() ? nullptr : crew_->worker(0); }
+
+Result<void> PoolState::place(std::string_view name, Placement placement) {
+  std::lock_guard lock(place_mutex_);
+  if (!serves_bulk_) {
+    const std::uint64_t largest = std::min<std::uint64_t>(pool::kPartBytes, config_.limits.message_bytes);
+    Result<void> served = pool::serve_bulk(
+        {.placements = placements_,
+         .buffers = buffers_,
+         .loop = loop(),
+         .largest_put_bytes = largest,
+         .largest_get_bytes = executor_ ? largest : std::min<std::uint64_t>(largest, buffer::kRecordBytes)},
+        [this](Method method, const pool::MethodEntry& entry) { return serve(method, entry); });
+    if (!served) return served;
+    serves_bulk_ = true;
+  }
+  return placements_->add(name, std::move(placement));
+}
+
+Result<void> PoolState::unplace(std::string_view name) { return placements_->remove(name); }
+
 bool PoolState::poll() { return poll_crew(*crew_, std::chrono::nanoseconds::zero()); }
 bool PoolState::poll_for(std::chrono::nanoseconds at_most) { return poll_crew(*crew_, at_most); }
 
@@ -344,10 +379,12 @@ Result<void> PoolState::close(std::chrono::nanoseconds deadline) {
   if (pool::Lane* lane = pool::Lane::mine_if_any()) lane->publish();
   const Instant until = worker::read_clock() + deadline;
   const bool was_quiet = wait_until_quiet(until);
+  buffers_->close();
   bool have_left = true;
   for (auto& post : posts_) have_left &= post->leave(std::max(until, worker::read_clock() + kGoodbye));
   bool have_handshakes_ended = !handshaker_ || handshaker_->leave(std::max(until, worker::read_clock() + kGoodbye));
   if (executor_) executor_->stop();
+  placements_->clear();
   if (owns_crew_) have_handshakes_ended &= crew_->stop(std::max(until, worker::read_clock() + kGoodbye));
   has_closed_.store(true, std::memory_order_release);
   if (!have_left) {
@@ -375,54 +412,6 @@ std::vector<Counters> PoolState::counters() {
     if (first_caller_ != 0) all.back() += posts_[first_caller_ + i]->counters();
   }
   return all;
-}
-
-std::string PoolState::limits() const {
-  const Limits& limits = config_.limits;
-  const std::size_t block = block_bytes(limits.inline_bytes);
-  const std::size_t of_calls = std::size_t{limits.queued_calls} * (sizeof(CallRecord) + block);
-  const engine::Footprint footprint = engine::footprint_of(limits);
-  const std::size_t of_messages = footprint.message_bytes + limits.receive_buffers * link::ReceiveBuffer::kCapacity;
-  const std::size_t of_peers = footprint.total(limits.peers) + limits.receive_buffers * link::ReceiveBuffer::kCapacity;
-  const std::size_t posts_per_worker = posts_.size() / crew_->size();  // one to listen, and maybe one to call
-  std::string text;
-  const auto line = [&](const std::string& name, std::uint64_t value) {
-    text += name + ": " + std::to_string(value) + "\n";
-  };
-  line("workers", crew_->size());
-  line("inline_bytes", limits.inline_bytes);
-  line("calls_per_peer", limits.calls_per_peer);
-  line("queued_calls per worker", limits.queued_calls);
-  line("peers per worker", limits.peers);
-  line("request_bytes per worker", limits.request_bytes);
-  line("request_bytes_per_peer", limits.request_bytes_per_peer);
-  line("nested_request_bytes per level and worker", limits.nested_request_bytes);
-  line("answer_bytes per worker", limits.answer_bytes);
-  line("reply_bytes per worker", limits.reply_bytes);
-  line("receive_buffers per worker, 65536 bytes each", limits.receive_buffers);
-  for (std::size_t priority = 0; priority < 8; ++priority) {
-    line("submission_ring[" + std::to_string(priority) + "] per thread and worker", limits.submission_ring[priority]);
-  }
-  line("executor_queue", limits.executor_queue);
-  std::size_t of_handshakes = 0;
-  if (handshaker_) {
-    constexpr std::size_t kCredentialBytes = 512, kHandshakeBytes = 112 * 1024;  // as tests measure them
-    line("credentials, 512 bytes each", limits.credentials);
-    line("handshakes_in, 114688 bytes each", limits.handshakes_in);
-    line("handshakes_out, 114688 bytes each", limits.handshakes_out);
-    of_handshakes = limits.credentials * kCredentialBytes +
-                    (std::size_t{limits.handshakes_in} + limits.handshakes_out) * kHandshakeBytes;
-    line("most bytes of credentials and handshakes", of_handshakes);
-  }
-  if (!posts_.empty()) text += posts_.front()->limits_text();
-  if (!text.empty() && text.back() != '\n') text += '\n';
-  line("most bytes of messages that all peers together can make one worker hold", of_messages * posts_per_worker);
-  line("most bytes of bookkeeping that one peer can make one worker hold", footprint.path_bytes);
-  line("most bytes that all peers together can make one worker hold", of_peers * posts_per_worker);
-  line("most bytes that all peers together can make this process hold", of_peers * posts_.size() + of_handshakes);
-  line("most bytes that all workers can hold", (of_peers + of_calls) * posts_.size() + of_handshakes);
-  line("most bytes that each other thread can add with its calls", of_calls * posts_.size());
-  return text;
 }
 
 }  // namespace weir::detail

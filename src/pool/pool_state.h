@@ -14,6 +14,7 @@
 #include "pool/executor.h"
 #include "pool/handshaker.h"
 #include "pool/peer_entry.h"
+#include "pool/placement.h"
 #include "pool/post.h"
 #include "router/router.h"
 #include "weir/pool.h"
@@ -41,6 +42,12 @@ class PoolState {
   std::shared_ptr<PeerState> peer(std::string_view address, const PeerOptions& options);
   Result<void> serve(Method method, const pool::MethodEntry& entry);
 
+  Allocation allocate(std::size_t bytes, const AllocateOptions& options);
+
+  Result<void> place(std::string_view name, Placement placement);
+  Result<void> unplace(std::string_view name);
+  std::shared_ptr<worker::Worker> loop() const;  // null: the workers have threads
+
   bool poll();
   bool poll_for(std::chrono::nanoseconds at_most);
   void run_until_done(TaskBase& task);
@@ -67,6 +74,8 @@ class PoolState {
   const Config config_;
   const std::shared_ptr<worker::Crew> crew_;
   const bool owns_crew_;
+  std::shared_ptr<buffer::BufferPool> buffers_;
+  std::shared_ptr<buffer::Memory> arrivals_;
   std::unique_ptr<pool::Executor> executor_;
   std::shared_ptr<pool::Handshaker> handshaker_;  // identity mode
   // One per worker; if workers share a port, one more per worker for its calls, from first_caller_ on.
@@ -76,6 +85,9 @@ class PoolState {
   std::mutex peers_mutex_;
   std::unordered_map<std::string, std::shared_ptr<PeerState>, TextHash, std::equal_to<>> peers_;
   std::mutex serve_mutex_;
+  const std::shared_ptr<pool::Placements> placements_ = std::make_shared<pool::Placements>();
+  std::mutex place_mutex_;
+  bool serves_bulk_ = false;
   std::mutex close_mutex_;
   bool is_closed_ = false;
   std::atomic<bool> has_closed_{false};  // close() is through

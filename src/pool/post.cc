@@ -14,8 +14,18 @@
 namespace weir::pool {
 namespace {
 
-constexpr Duration kAnswerPatience = std::chrono::milliseconds(200);
 constexpr int kFarewellTurns = 1'000;  // tries to send the closing packets through a full socket
+constexpr const char* kExecutorIsFull = "the server's executor queue is full";
+
+engine::EngineConfig with_memory(engine::EngineConfig config, buffer::Memory* memory, Gate& gate) {
+  config.memory = memory;
+  // Called with a lock of the engine's held, so nothing is looked at here. The gate outlives the engine.
+  config.wake = [&gate] {
+    gate.rung.store(true, std::memory_order_release);  // after the work, for look_for_rung()
+    gate.worker().doorbell()->ring();
+  };
+  return config;
+}
 
 }  // namespace
 
@@ -25,15 +35,17 @@ Post::Post(Options options)
       gate_(std::make_shared<Gate>(worker_, options.engine.limits)),
       buffers_(std::move(options.buffers)),
       link_(std::move(options.link)),
-      engine_(std::make_shared<engine::Engine>(options.engine, entropy_, subscriber_.get(), options.seed,
-                                               worker::read_clock())),
+      engine_(std::make_shared<engine::Engine>(with_memory(options.engine, options.arrivals.get(), *gate_), entropy_,
+                                               subscriber_.get(), options.seed, worker::read_clock())),
       calls_(gate_, options.engine.limits.queued_calls),
       incoming_(gate_, ~std::size_t{0} >> 1),  // the engine bounds them
       executor_(options.executor),
+      openings_(*this, executor_),
       handshaker_(std::move(options.handshaker)),
-      max_reply_bytes_(options.engine.limits.inline_bytes),
       local_(link_->local()) {
   gate_->post = this;
+  gate_->payloads = std::move(options.payloads);
+  gate_->arrivals = std::move(options.arrivals);
   gate_->engine = engine_;
   gate_->buffers = buffers_.get();
   seat_ = std::make_unique<worker::Seat>(*engine_, *link_, worker_->burst(), this);
@@ -64,7 +76,7 @@ void Post::leave_now() {
   let_go();
   --worker::thread_context.loops_entered;
   std::lock_guard lock(answer_mutex_);
-  counters_copy_ = engine_->events().counters;
+  counters_copy_ = read_counters();
   has_left_ = true;
   answered_.notify_all();
 }
@@ -72,6 +84,7 @@ void Post::leave_now() {
 void Post::farewell() {
   Instant now = worker::read_clock();
   drain(now);
+  openings_.give_up();
   engine_->close(now);
   for (int i = 0; i < kFarewellTurns && (seat_->poll_once(now) || seat_->is_blocked() || engine_->has_work()); ++i) {
     now = worker::read_clock();
@@ -86,7 +99,9 @@ void Post::let_go() {
 Result<void> Post::serve(Method method, MethodEntry entry) {
   auto& kept = *methods_.emplace_back(std::make_unique<MethodEntry>(std::move(entry)));
   kept.post = this;
-  Result<void> served = engine_->serve(method.id(), method.name(), {kept.run_inline ? &run_inline : &run_task, &kept});
+  Result<void> served =
+      engine_->serve(method.id(), method.name(),
+                     {kept.run_inline ? &run_inline : &run_task, &kept, kept.check ? &check_large : nullptr});
   if (!served) methods_.pop_back();
   return served;
 }
@@ -95,7 +110,7 @@ Result<void> Post::serve(Method method, MethodEntry entry) {
 
 void Post::submit(CallRecord* record, Instant now) {
   if (record->is_dropped) [[unlikely]] {
-    if (record->block != nullptr) detail::unpin(std::exchange(record->block, nullptr));
+    record->drop_bytes();
     return CallRecord::Pool::release(record);
   }
   PeerEntry& peer = *record->peer_entry();
@@ -103,7 +118,7 @@ void Post::submit(CallRecord* record, Instant now) {
     Result<std::uint32_t> number = engine_->connect(peer.address);
     if (!number) {
       // The engine knows no such peer, so submit() refuses; but the reason is this one.
-      if (record->block != nullptr) detail::unpin(std::exchange(record->block, nullptr));
+      record->drop_bytes();
       record->state = CallRecord::State::done;
       record->complete(*record, {.failed = true,
                                  .code = number.error().code(),
@@ -154,6 +169,8 @@ bool Post::drain(Instant now) {
   }
   take_wishes(now);
   take_answers(now);
+  if (openings_.turn()) [[unlikely]]
+    is_busy = true;
   if (handshaker_ != nullptr) {
     if (has_news_.load(std::memory_order_relaxed)) [[unlikely]]
       take_news(now);
@@ -215,11 +232,17 @@ IncomingRecord* Post::accept(transfer::IncomingTransfer& transfer, Instant now) 
 
 void Post::run_inline(void* context, transfer::IncomingTransfer& transfer, Instant now) {
   auto& method = *static_cast<MethodEntry*>(context);
+  if (transfer.is_large) [[unlikely]]
+    return method.post->accept_large(method, transfer, now);
   IncomingRecord* record = method.post->accept(transfer, now);
   const ByteSpan bytes{transfer.request, transfer.bytes};
   const worker::DepthScope depth(static_cast<std::uint8_t>(transfer.depth + 1));
   InlineRequest request(bytes.subspan(transfer.header_bytes), bytes.first(transfer.header_bytes), record->time_left,
                         transfer.priority, transfer.depth, Responder(record));
+  call_inline(method, request);
+}
+
+void Post::call_inline(MethodEntry& method, InlineRequest& request) {
   try {
     (*method.run_inline)(request);
   } catch (const std::exception& thrown) {
@@ -238,11 +261,13 @@ void Post::fail_thrown(Responder responder, std::string_view sentence) {
 void Post::run_task(void* context, transfer::IncomingTransfer& transfer, Instant now) {
   auto& method = *static_cast<MethodEntry*>(context);
   Post& post = *method.post;
+  if (transfer.is_large) [[unlikely]]
+    return post.accept_large(method, transfer, now);
   IncomingRecord* record = post.accept(transfer, now);
   if (post.executor_ != nullptr && !post.executor_->has_room()) {
     // Somebody is refused: whoever is least urgent, and of these the newest.
     IncomingRecord* const other = post.executor_->push_out(record->priority);
-    if (other == nullptr) return post.fail(record, Code::overloaded, "the server's executor queue is full");
+    if (other == nullptr) return post.fail(record, Code::overloaded, kExecutorIsFull);
     other->storage = Body();
     Responder(other).fail(Code::overloaded, "the server's executor queue is full of more urgent requests");
   }
@@ -255,12 +280,35 @@ void Post::run_task(void* context, transfer::IncomingTransfer& transfer, Instant
   }
 }
 
+Code Post::check_large(void* context, ByteSpan header, std::uint64_t bytes) {
+  return (*static_cast<MethodEntry*>(context)->check)(header, bytes);
+}
+
+void Post::accept_large(const MethodEntry& method, transfer::IncomingTransfer& transfer, Instant now) {
+  IncomingRecord* record = accept(transfer, now);
+  if (executor_ != nullptr && !executor_->has_room()) return fail(record, Code::overloaded, kExecutorIsFull);
+  record->method = &method;
+  openings_.open_request(record, transfer.landing());
+}
+
+// An inline handler whose large request is open.
+void Post::run_opened(IncomingRecord* record) {
+  auto& method = *const_cast<MethodEntry*>(record->method);  // one of ours
+  const Body kept = std::move(record->storage);              // the record is gone when it is answered
+  const worker::DepthScope depth(static_cast<std::uint8_t>(record->depth + 1));
+  InlineRequest request(kept.bytes().subspan(record->header_bytes), kept.bytes().first(record->header_bytes),
+                        record->time_left, record->priority, record->depth, Responder(record));
+  call_inline(method, request);
+}
+
 void Post::reply(IncomingRecord* record, ByteSpan header, ByteSpan body) {
-  transfer::IncomingTransfer& transfer = *record->transfer;
-  if (header.size() + body.size() > max_reply_bytes_) [[unlikely]] {
-    return fail(record, Code::too_large, "the handler's reply is larger than Limits::inline_bytes of the server");
-  }
-  engine_->reply(transfer, header, body, worker_->now());
+  engine_->reply(*record->transfer, header, body, worker_->now());
+  worker_->touch(hosted_);
+  IncomingRecord::Pool::release(record);
+}
+
+void Post::reply_large(IncomingRecord* record, ByteSpan header, buffer::Sealed* body) {
+  engine_->reply_large(*record->transfer, body, {.bytes = body->bytes}, header, worker_->now());
   worker_->touch(hosted_);
   IncomingRecord::Pool::release(record);
 }
@@ -274,9 +322,16 @@ void Post::fail(IncomingRecord* record, Code code, std::string_view sentence) {
 void Post::take_answers(Instant) {
   for (IncomingRecord* record = gate_->take_answers(); record != nullptr;) {
     IncomingRecord* next = record->link;
+    if (record->errand != IncomingRecord::Errand::answer) [[unlikely]] {
+      openings_.go_on(record);
+      record = next;
+      continue;
+    }
     transfer::Block* block = std::exchange(record->answer, nullptr);
     const ByteSpan bytes = block == nullptr ? ByteSpan{} : ByteSpan{block->bytes(), record->answer_bytes};
-    if (record->answer_failed) {
+    if (buffer::Sealed* body = std::exchange(record->answer_body, nullptr)) [[unlikely]] {
+      reply_large(record, bytes, body);
+    } else if (record->answer_failed) {
       fail(record, record->answer_code, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
     } else {
       const std::uint32_t header_bytes = record->answer_header_bytes;
@@ -324,46 +379,6 @@ void Post::ask_for_credentials() {
                           .is_alive = wanted.is_alive,
                           .suspected = wanted.suspected});
   }
-}
-
-// ---- questions -----------------------------------------------------------------------------------------------------
-
-void Post::answer_questions() {
-  std::lock_guard lock(answer_mutex_);
-  is_asked_.store(false, std::memory_order_relaxed);
-  counters_copy_ = engine_->events().counters;
-  quiet_copy_ = engine_->is_quiet();
-  answers_ = questions_;
-  answered_.notify_all();
-}
-
-std::uint64_t Post::ask(std::unique_lock<std::mutex>& lock) {
-  const std::uint64_t mine = ++questions_;
-  is_asked_.store(true, std::memory_order_relaxed);
-  // Without the lock: the gate may turn out to be closed, and then continuations run in here.
-  lock.unlock();
-  gate_->ring(nullptr);
-  lock.lock();
-  return mine;
-}
-
-Counters Post::counters() {
-  if (gate_->is_mine()) return engine_->events().counters;
-  std::unique_lock lock(answer_mutex_);
-  if (has_left_) return counters_copy_;
-  const std::uint64_t mine = ask(lock);
-  // A loop that nobody turns does not answer; then the last answer has to do.
-  answered_.wait_for(lock, worker_->has_thread() ? kAnswerPatience * 25 : kAnswerPatience,
-                     [&] { return has_left_ || answers_ >= mine; });
-  return counters_copy_;
-}
-
-bool Post::is_quiet(Duration at_most) {
-  if (gate_->is_mine()) return engine_->is_quiet();
-  std::unique_lock lock(answer_mutex_);
-  const std::uint64_t mine = ask(lock);
-  answered_.wait_for(lock, std::min(kAnswerPatience, at_most), [&] { return has_left_ || answers_ >= mine; });
-  return answers_ >= mine && quiet_copy_;
 }
 
 }  // namespace weir::pool

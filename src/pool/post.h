@@ -19,6 +19,7 @@
 #include "pool/gate.h"
 #include "pool/incoming_record.h"
 #include "pool/lane.h"
+#include "pool/openings.h"
 #include "pool/peer_entry.h"
 #include "weir/config.h"
 #include "weir/event.h"
@@ -40,11 +41,14 @@ struct CredentialNews {
   engine::Credential credential;
 };
 
-// One served method, as one post sees it. Exactly one of the functions is set.
+// One served method, as one post sees it. Exactly one of the first two functions is set.
 struct MethodEntry {
   Post* post = nullptr;
   std::shared_ptr<std::function<void(InlineRequest&)>> run_inline;
   std::shared_ptr<std::function<Task<Result<Reply>>(Request)>> run_task;
+  // What takes a large request as it is opened, instead of these; and whether to refuse one before its data flows.
+  std::shared_ptr<std::function<std::unique_ptr<Intake>()>> make_intake;
+  std::shared_ptr<std::function<Code(ByteSpan header, std::uint64_t bytes)>> check;
 };
 
 // One per pool and worker. Made by the pool, then the worker's only, except where it says otherwise.
@@ -52,6 +56,8 @@ class Post final : public worker::SeatHost, public std::enable_shared_from_this<
  public:
   struct Options {
     engine::EngineConfig engine;
+    std::shared_ptr<buffer::BufferPool> payloads;
+    std::shared_ptr<buffer::Memory> arrivals;  // that the engine is told of
     std::shared_ptr<worker::Worker> worker;
     std::unique_ptr<link::ReceiveBufferPool> buffers;
     std::unique_ptr<link::Link> link;
@@ -85,8 +91,16 @@ class Post final : public worker::SeatHost, public std::enable_shared_from_this<
   void drop(CallRecord* record);
   void hand_to_lane(CallRecord* record);
 
+  // ---- large messages on the worker's thread ----
+  void open_reply(CallRecord* record, buffer::Landing* landing) {
+    openings_.open_reply(record, landing, incoming_.acquire());
+  }
+  void run_opened(IncomingRecord* record);
+
   // ---- answers ----
   void reply(IncomingRecord* record, ByteSpan header, ByteSpan body);
+  // Takes over one reference.
+  void reply_large(IncomingRecord* record, ByteSpan header, buffer::Sealed* body);
   void fail(IncomingRecord* record, Code code, std::string_view sentence);
 
   // ---- the seat ----
@@ -111,7 +125,11 @@ class Post final : public worker::SeatHost, public std::enable_shared_from_this<
 
   static void run_inline(void* context, transfer::IncomingTransfer& transfer, Instant now);
   static void run_task(void* context, transfer::IncomingTransfer& transfer, Instant now);
+  static Code check_large(void* context, ByteSpan header, std::uint64_t bytes);
   IncomingRecord* accept(transfer::IncomingTransfer& transfer, Instant now);
+  void accept_large(const MethodEntry& method, transfer::IncomingTransfer& transfer, Instant now);
+  static void call_inline(MethodEntry& method, InlineRequest& request);
+  Counters read_counters();
   void take_wishes(Instant now);
   void take_answers(Instant now);
   void take_news(Instant now);
@@ -134,9 +152,9 @@ class Post final : public worker::SeatHost, public std::enable_shared_from_this<
   CallRecord::Pool calls_;
   IncomingRecord::Pool incoming_;
   Executor* executor_;
+  Openings openings_;
   const std::shared_ptr<Handshaker> handshaker_;
   std::vector<PeerEntry*> peers_;  // by the engine's number; identity mode
-  const std::size_t max_reply_bytes_;
   std::vector<std::unique_ptr<MethodEntry>> methods_;
   std::vector<std::shared_ptr<Port>> ports_;
   std::uint32_t ports_seen_ = 0;

@@ -91,6 +91,12 @@ Result<void> validate(const Config& config) {
       {"limits.answer_bytes", limits.answer_bytes,
        token::AnswerRoom::least(engine::answer_bytes_of(limits.inline_bytes + 2)), kLarge},
       {"limits.reply_bytes", limits.reply_bytes, limits.inline_bytes, kLarge},
+      {"limits.message_bytes", limits.message_bytes, limits.inline_bytes, kLarge},
+      {"limits.large_request_bytes", limits.large_request_bytes, limits.inline_bytes, kLarge},
+      {"limits.nested_large_request_bytes", limits.nested_large_request_bytes, limits.inline_bytes, kLarge},
+      {"limits.large_reply_bytes", limits.large_reply_bytes, limits.inline_bytes, kLarge},
+      {"limits.large_bytes_per_peer", limits.large_bytes_per_peer, limits.inline_bytes, kLarge},
+      {"limits.buffer_bytes", limits.buffer_bytes, 0, kLarge},
       {"limits.receive_buffers", limits.receive_buffers, 2 * link::kReceiveBuffers, 1u << 24},
       {"limits.executor_queue", limits.executor_queue, 1, 1u << 30},
       {"limits.credentials", limits.credentials, 1, peer::SecretMap::kMaxCapacity},
@@ -106,6 +112,19 @@ Result<void> validate(const Config& config) {
   }
   if (limits.request_bytes_per_peer > limits.request_bytes) {
     return std::unexpected(refuse("limits.request_bytes_per_peer must not be more than limits.request_bytes"));
+  }
+  // A message is taken only if all of it fits, so that it never waits for memory that it holds itself.
+  const std::pair<const char*, std::size_t> rooms[] = {
+      {"limits.large_request_bytes", limits.large_request_bytes},
+      {"limits.nested_large_request_bytes", limits.nested_large_request_bytes},
+      {"limits.large_reply_bytes", limits.large_reply_bytes},
+      {"limits.large_bytes_per_peer", limits.large_bytes_per_peer},
+  };
+  for (const auto& [name, bytes] : rooms) {
+    if (bytes >= limits.message_bytes) continue;
+    return std::unexpected(refuse(std::string(name) + " is " + number(bytes) +
+                                  " and has to hold a message of limits.message_bytes, which is " +
+                                  number(limits.message_bytes) + ": raise the one or lower the other"));
   }
   const std::pair<const char*, std::chrono::nanoseconds> durations[] = {
       {"timeouts.default_deadline", config.timeouts.default_deadline},

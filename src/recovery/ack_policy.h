@@ -2,6 +2,7 @@
 // and call on_ack_sent() if one was put in.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "base/time.h"
@@ -13,7 +14,8 @@ class AckPolicy {
  public:
   struct Options {
     Duration max_ack_delay = std::chrono::milliseconds{1};
-    std::uint32_t packets_per_ack = 16;  // so many ack-eliciting packets are acknowledged at once
+    std::uint32_t packets_per_ack = 16;       // so many ack-eliciting packets are acknowledged at once
+    std::uint32_t bytes_per_ack = 48 * 1024;  // or so many bytes: few large packets fill a window, too
   };
 
   AckPolicy() : AckPolicy(Options{}) {}
@@ -21,18 +23,24 @@ class AckPolicy {
 
   // Every authenticated packet that was not received before. An ack-eliciting one is acknowledged at once if it
   // leaves or fills a gap, or carries a congestion mark that the one before it did not: the sender reacts to both.
-  void on_received(std::uint64_t number, bool ack_eliciting, bool congestion_experienced, Instant now) {
+  void on_received(std::uint64_t number, std::size_t bytes, bool ack_eliciting, bool congestion_experienced,
+                   Instant now) {
     const bool in_order = number == next_;
     if (number >= next_) next_ = number + 1;
     const bool newly_marked = congestion_experienced && !marked_;
     marked_ = congestion_experienced;
     if (!ack_eliciting) return;
     if (eliciting_++ == 0) deadline_ = now + options_.max_ack_delay;
-    if (!in_order || newly_marked || eliciting_ >= options_.packets_per_ack) deadline_ = earliest(deadline_, now);
+    eliciting_bytes_ += static_cast<std::uint32_t>(bytes);
+    if (!in_order || newly_marked || eliciting_ >= options_.packets_per_ack ||
+        eliciting_bytes_ >= options_.bytes_per_ack) {
+      deadline_ = earliest(deadline_, now);
+    }
   }
 
   void on_ack_sent() {
     eliciting_ = 0;
+    eliciting_bytes_ = 0;
     deadline_ = Instant::never();
   }
 
@@ -49,6 +57,7 @@ class AckPolicy {
   std::uint64_t next_ = 0;
   Instant deadline_ = Instant::never();
   std::uint32_t eliciting_ = 0;
+  std::uint32_t eliciting_bytes_ = 0;  // at most some packets beyond bytes_per_ack
   bool marked_ = false;
 };
 

@@ -11,15 +11,15 @@ constexpr Instant kNow{1'000'000};
 
 TEST(AckPolicy, OwesNothingForPacketsThatElicitNothing) {
   AckPolicy policy;
-  policy.on_received(0, false, false, kNow);
+  policy.on_received(0, 100, false, false, kNow);
   EXPECT_FALSE(policy.wanted());
   EXPECT_TRUE(policy.deadline().is_never());
 }
 
 TEST(AckPolicy, WaitsForTheDelayFromTheFirstUnacknowledgedPacket) {
   AckPolicy policy;
-  policy.on_received(0, true, false, kNow);
-  policy.on_received(1, true, false, kNow + 300us);
+  policy.on_received(0, 100, true, false, kNow);
+  policy.on_received(1, 100, true, false, kNow + 300us);
   EXPECT_TRUE(policy.wanted());
   EXPECT_EQ(policy.deadline(), kNow + 1ms);
   EXPECT_FALSE(policy.due(kNow + 999us));
@@ -31,42 +31,53 @@ TEST(AckPolicy, WaitsForTheDelayFromTheFirstUnacknowledgedPacket) {
 
 TEST(AckPolicy, AcknowledgesEverySixteenthPacketAtOnce) {
   AckPolicy policy;
-  for (std::uint64_t number = 0; number < 15; ++number) policy.on_received(number, true, false, kNow);
+  for (std::uint64_t number = 0; number < 15; ++number) policy.on_received(number, 100, true, false, kNow);
   EXPECT_FALSE(policy.due(kNow));
-  policy.on_received(15, true, false, kNow);
+  policy.on_received(15, 100, true, false, kNow);
   EXPECT_TRUE(policy.due(kNow));
 }
 
 TEST(AckPolicy, ReportsAGapAndItsFillingAtOnce) {
   AckPolicy policy;
-  policy.on_received(0, true, false, kNow);
-  policy.on_received(2, true, false, kNow);
+  policy.on_received(0, 100, true, false, kNow);
+  policy.on_received(2, 100, true, false, kNow);
   EXPECT_TRUE(policy.due(kNow));
   policy.on_ack_sent();
-  policy.on_received(1, true, false, kNow);
+  policy.on_received(1, 100, true, false, kNow);
   EXPECT_TRUE(policy.due(kNow));
   policy.on_ack_sent();
-  policy.on_received(3, true, false, kNow);
+  policy.on_received(3, 100, true, false, kNow);
   EXPECT_FALSE(policy.due(kNow));
 }
 
 TEST(AckPolicy, ReportsTheFirstOfARunOfCongestionMarksAtOnce) {
   AckPolicy policy;
-  policy.on_received(0, true, true, kNow);
+  policy.on_received(0, 100, true, true, kNow);
   EXPECT_TRUE(policy.due(kNow));
   policy.on_ack_sent();
-  policy.on_received(1, true, true, kNow);
+  policy.on_received(1, 100, true, true, kNow);
   EXPECT_FALSE(policy.due(kNow));
-  policy.on_received(2, true, false, kNow);
-  policy.on_received(3, true, true, kNow);
+  policy.on_received(2, 100, true, false, kNow);
+  policy.on_received(3, 100, true, true, kNow);
   EXPECT_TRUE(policy.due(kNow));
 }
 
 TEST(AckPolicy, DoesNotTakeAnAcknowledgementInBetweenForAGap) {
   AckPolicy policy;
-  policy.on_received(0, true, false, kNow);
-  policy.on_received(1, false, false, kNow);
-  policy.on_received(2, true, false, kNow);
+  policy.on_received(0, 100, true, false, kNow);
+  policy.on_received(1, 100, false, false, kNow);
+  policy.on_received(2, 100, true, false, kNow);
+  EXPECT_FALSE(policy.due(kNow));
+}
+
+TEST(AckPolicy, AcknowledgesFewLargePacketsAtOnce) {
+  AckPolicy policy;
+  policy.on_received(0, 40'000, true, false, kNow);
+  EXPECT_FALSE(policy.due(kNow));
+  policy.on_received(1, 40'000, true, false, kNow);
+  EXPECT_TRUE(policy.due(kNow));
+  policy.on_ack_sent();
+  policy.on_received(2, 40'000, true, false, kNow);
   EXPECT_FALSE(policy.due(kNow));
 }
 

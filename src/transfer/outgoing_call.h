@@ -3,12 +3,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "base/bytes.h"
 #include "base/time.h"
+#include "buffer/landing.h"
 #include "schedule/priority_queue.h"
 #include "schedule/timing_wheel.h"
 #include "transfer/block_pool.h"
+#include "transfer/cargo.h"
 #include "weir/error.h"
 
 namespace weir::transfer {
@@ -23,9 +26,11 @@ struct Outcome {
   ByteSpan bytes;             // the reply, header first; or the sentence of a failure that the peer reported
   std::uint32_t header_bytes = 0;
   detail::Pin* pin = nullptr;
+  buffer::Landing* landing = nullptr;  // a large reply, to be opened: `bytes` is its header only, and `pin` this
 };
 
 class Reassembly;
+struct Arrival;
 
 // Made by the pool (or a test), lent to one engine from submit() until complete(). It stays where it is meanwhile.
 // There is one for each outstanding call, so its fields share memory where their times do not overlap: `state` says
@@ -47,6 +52,7 @@ struct OutgoingCall {
     Code code;
     bool failed : 1;
     bool may_have_run : 1;
+    bool is_landing : 1;  // `pin` is one: a large reply, of which `data` and `bytes` are the header
   };
 
   // ---- set by the owner before submit() ----
@@ -64,7 +70,10 @@ struct OutgoingCall {
     void* owners = nullptr;                  // idle: the owner's
     schedule::QueueHook<OutgoingCall> hook;  // queued: in its peer's send queue
     __extension__ struct {                   // sent
-      Reassembly* reassembly;                // a reply that arrives in fragments
+      union {
+        Reassembly* reassembly;  // a reply, or the opening of a large one, that arrives in fragments
+        Arrival* arrival;        // a large reply that is being written, if has_arrival
+      };
       std::uint32_t slot : 24;
       std::uint64_t generation : 40;
       std::uint32_t sent_bytes;  // next byte to send for the first time
@@ -80,10 +89,18 @@ struct OutgoingCall {
   std::uint16_t header_bytes = 0;
   bool is_patient : 1 = false;    // a peer or method that is not up is tried again until the deadline
   bool connect_only : 1 = false;  // completes with an empty reply once the peer is connected; nothing is sent
+  bool is_large : 1 = false;      // `block` holds a Cargo and the opening of a large request
+  bool has_arrival : 1 = false;   // the engine's
 
   OutgoingCall() {}  // NOLINT: inline_bytes stay uninitialised on purpose
 
-  const std::byte* data() const { return block != nullptr ? block->bytes() : inline_bytes; }
+  const std::byte* data() const {
+    if (block == nullptr) return inline_bytes;
+    return is_large ? Cargo::opening(block) : block->bytes();
+  }
+  void drop_bytes() {
+    if (block != nullptr) drop_block(std::exchange(block, nullptr), is_large);
+  }
 };
 static_assert(sizeof(OutgoingCall) == 168, "what is added here is paid by every outstanding call");
 

@@ -27,6 +27,16 @@ enum class FrameType : std::uint8_t {
   path = 11,
   ping = 12,
   retire_control_key = 13,
+  // Of large messages (large_frame.h).
+  large_request = 14,  // as request; its bytes begin with a description of the cargo
+  large_reply = 15,    // as reply, likewise
+  slice = 16,          // of ciphertext, which the packet carries behind its tag
+  last_slice = 17,     // of its record
+  region_grant = 18,
+  region_revoke = 19,
+  region_exhausted = 20,
+  request_regions = 21,
+  transfer_ack = 22,
 };
 
 // Names a transfer within a path: slot in the low 24 bits, generation in the high 40.
@@ -61,11 +71,13 @@ struct RequestFrame {
   std::uint32_t time_left_us = 0;  // of the caller's deadline when this was sent
   std::uint8_t priority = 0;       // 0 to 7
   std::uint8_t depth = 0;          // 0 to 7 on the wire
+  bool is_large = false;           // the bytes open a large message
 };
 
 struct ReplyFrame {
   MessagePart part;
-  bool failed = false;  // the body is an error: code, then the sentence
+  bool failed = false;    // the body is an error: code, then the sentence
+  bool is_large = false;  // the bytes open a large message
 };
 
 struct AckFrame {
@@ -163,7 +175,7 @@ inline std::uint8_t part_flags(const MessagePart& part, bool fragment) {
 
 inline std::byte* encode(const RequestFrame& frame, std::byte* to) {
   const bool fragment = !frame.part.is_whole();
-  to[0] = static_cast<std::byte>(FrameType::request);
+  to[0] = static_cast<std::byte>(frame.is_large ? FrameType::large_request : FrameType::request);
   to[1] = static_cast<std::byte>(frame.priority | (frame.depth << 3) | part_flags(frame.part, fragment));
   store<std::uint16_t>(to + 2, static_cast<std::uint16_t>(frame.part.bytes.size()));
   store<std::uint64_t>(to + 4, frame.part.id.packed());
@@ -174,7 +186,7 @@ inline std::byte* encode(const RequestFrame& frame, std::byte* to) {
 
 inline std::byte* encode(const ReplyFrame& frame, std::byte* to) {
   const bool fragment = !frame.part.is_whole();
-  to[0] = static_cast<std::byte>(FrameType::reply);
+  to[0] = static_cast<std::byte>(frame.is_large ? FrameType::large_reply : FrameType::reply);
   to[1] = static_cast<std::byte>((frame.failed ? flag::kFailed : 0) | part_flags(frame.part, fragment));
   store<std::uint16_t>(to + 2, static_cast<std::uint16_t>(frame.part.bytes.size()));
   store<std::uint64_t>(to + 4, frame.part.id.packed());
@@ -253,6 +265,7 @@ inline const std::byte* decode(const std::byte* at, const std::byte* end, Reques
   const auto flags = static_cast<std::uint8_t>(at[1]);
   frame.priority = flags & 7;
   frame.depth = (flags >> 3) & 7;
+  frame.is_large = at[0] == static_cast<std::byte>(FrameType::large_request);
   frame.part.id = TransferId::unpack(load<std::uint64_t>(at + 4));
   frame.method = load<std::uint64_t>(at + 12);
   frame.time_left_us = load<std::uint32_t>(at + 20);
@@ -263,6 +276,7 @@ inline const std::byte* decode(const std::byte* at, const std::byte* end, ReplyF
   if (static_cast<std::size_t>(end - at) < kReplyBytes) return nullptr;
   const auto flags = static_cast<std::uint8_t>(at[1]);
   frame.failed = (flags & flag::kFailed) != 0;
+  frame.is_large = at[0] == static_cast<std::byte>(FrameType::large_reply);
   frame.part.id = TransferId::unpack(load<std::uint64_t>(at + 4));
   return take_part(at + kReplyBytes, end, flags, load<std::uint16_t>(at + 2), frame.part);
 }

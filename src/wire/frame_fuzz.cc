@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "wire/frame.h"
+#include "wire/large_frame.h"
 
 namespace {
 
@@ -46,7 +47,7 @@ const std::byte* request(const std::byte* at, const std::byte* end, std::byte* s
   WEIR_CHECK(decode(scratch, again_end, again) == again_end, "our own request does not decode");
   check_same_part(frame.part, again.part);
   WEIR_CHECK(frame.method == again.method && frame.time_left_us == again.time_left_us &&
-                 frame.priority == again.priority && frame.depth == again.depth,
+                 frame.priority == again.priority && frame.depth == again.depth && frame.is_large == again.is_large,
              "a request changed between two codings");
   return next;
 }
@@ -65,7 +66,7 @@ const std::byte* reply(const std::byte* at, const std::byte* end, std::byte* scr
   ReplyFrame again;
   WEIR_CHECK(decode(scratch, again_end, again) == again_end, "our own reply does not decode");
   check_same_part(frame.part, again.part);
-  WEIR_CHECK(frame.failed == again.failed, "a reply changed between two codings");
+  WEIR_CHECK(frame.failed == again.failed && frame.is_large == again.is_large, "a reply changed between two codings");
   return next;
 }
 
@@ -80,6 +81,66 @@ const std::byte* ack(const std::byte* at, const std::byte* end, std::byte* scrat
     WEIR_CHECK(i == 0 || frame.ranges[i].last + 1 < frame.ranges[i - 1].first, "ranges that touch");
   }
   expect_same_bytes(at, next, scratch, encode(frame, scratch));
+  return next;
+}
+
+// How the bytes of a large message begin. Three of them are reserved: ignored when read, zero when written.
+void cargo(ByteSpan bytes) {
+  CargoFrame frame;
+  if (!decode_cargo(bytes, frame)) return;
+  std::byte again[kCargoBytes];
+  encode_cargo(frame, again);
+  constexpr std::size_t kReserved = 37;
+  WEIR_CHECK(std::equal(again, again + kReserved, bytes.begin()) &&
+                 std::equal(again + kReserved + 3, again + kCargoBytes, bytes.begin() + kReserved + 3),
+             "a description of cargo encodes to other bytes than it was decoded from");
+}
+
+// Frames of large messages. Null also for what is none.
+const std::byte* large(const std::byte* at, const std::byte* end, std::byte* scratch) {
+  const auto type = static_cast<FrameType>(*at);
+  const std::byte* next = nullptr;
+  const std::byte* again_end = scratch;
+  switch (type) {
+    case FrameType::slice:
+    case FrameType::last_slice: {
+      SliceFrame frame;
+      next = decode(at, end, frame);
+      if (next == nullptr) return nullptr;
+      WEIR_CHECK((frame.tag != nullptr) == (type == FrameType::last_slice), "a tag where there is none");
+      again_end = encode(frame, scratch);
+      break;
+    }
+    case FrameType::region_grant: {
+      GrantFrame frame;
+      next = decode(at, end, frame);
+      if (next == nullptr) return nullptr;
+      WEIR_CHECK(frame.side <= Side::none, "a side that there is not");
+      again_end = encode(frame, scratch);
+      break;
+    }
+    case FrameType::region_revoke: {
+      RevokeFrame frame;
+      next = decode(at, end, frame);
+      if (next == nullptr) return nullptr;
+      WEIR_CHECK(frame.side <= Side::none, "a side that there is not");
+      again_end = encode(frame, scratch);
+      break;
+    }
+    case FrameType::region_exhausted:
+    case FrameType::request_regions:
+    case FrameType::transfer_ack: {
+      SideFrame frame;
+      next = decode(at, end, frame);
+      if (next == nullptr) return nullptr;
+      WEIR_CHECK(frame.side <= Side::reply, "a side that there is not");
+      again_end = encode(type, frame, scratch);
+      break;
+    }
+    default:
+      return nullptr;
+  }
+  expect_same_bytes(at, next, scratch, again_end);
   return next;
 }
 
@@ -131,7 +192,7 @@ const std::byte* small(const std::byte* at, const std::byte* end, std::byte* scr
       again_end = encode_bare(type, scratch);
       break;
     default:
-      return nullptr;
+      return large(at, end, scratch);
   }
   if (next != nullptr) expect_same_bytes(at, next, scratch, again_end);
   return next;
@@ -140,6 +201,7 @@ const std::byte* small(const std::byte* at, const std::byte* end, std::byte* scr
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  cargo({reinterpret_cast<const std::byte*>(data), size});
   std::vector<std::byte> scratch(size + kRequestBytes);
   const auto* at = reinterpret_cast<const std::byte*>(data);
   const std::byte* const end = at + size;
@@ -148,9 +210,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       case FrameType::padding:
         return 0;
       case FrameType::request:
+      case FrameType::large_request:
         at = request(at, end, scratch.data());
         break;
       case FrameType::reply:
+      case FrameType::large_reply:
         at = reply(at, end, scratch.data());
         break;
       case FrameType::ack:

@@ -1,9 +1,12 @@
 // Packets as they travel (docs/protocol.md, rules P-*). A sealed packet is an 8-byte header, ciphertext and a 16-byte
 // tag; the header is authenticated with it.
 //
-//   byte 0      bits 0-1 type, bits 2-7 low bits of the key id
+//   byte 0      bits 0-1 type, bits 2-6 low bits of the key id, bit 7 whether it is a data packet
 //   bytes 1-3   low bits of the packet number
 //   bytes 4-7   the path, in the receiver's numbering
+//
+// A data packet goes on with 2 bytes of text length, the text, the tag, and a slice of ciphertext up to its end. The
+// slice is authenticated in the header's stead, all of which the key, the nonce and the lengths stand for.
 #pragma once
 
 #include <array>
@@ -20,8 +23,10 @@ inline constexpr std::size_t kHeaderBytes = 8;
 inline constexpr std::size_t kTagBytes = 16;
 inline constexpr std::size_t kNonceBytes = 12;
 inline constexpr std::size_t kMinPacketBytes = kHeaderBytes + kTagBytes + 1;
+inline constexpr std::size_t kTextLengthBytes = 2;
+inline constexpr std::uint32_t kDataNonceDomain = 1;  // other sealed packets: 0
 inline constexpr std::size_t kMaxNameBytes = 64;
-inline constexpr std::uint8_t kKeyIdBits = 6;
+inline constexpr std::uint8_t kKeyIdBits = 5;
 inline constexpr std::uint32_t kNumberBits = 24;
 
 enum class PacketType : std::uint8_t {
@@ -34,12 +39,14 @@ enum class PacketType : std::uint8_t {
 struct PacketHeader {
   PacketType type = PacketType::sealed;
   std::uint8_t key_low = 0;
+  bool is_data = false;
   std::uint32_t number_low = 0;
   std::uint32_t path = 0;
 };
 
 inline void encode(const PacketHeader& header, std::byte* to) {
-  to[0] = static_cast<std::byte>(static_cast<std::uint8_t>(header.type) | (header.key_low << 2));
+  to[0] = static_cast<std::byte>(static_cast<std::uint8_t>(header.type) | (header.key_low << 2) |
+                                 (header.is_data ? 0x80 : 0));
   store24(to + 1, header.number_low);
   store<std::uint32_t>(to + 4, header.path);
 }
@@ -48,7 +55,8 @@ inline void encode(const PacketHeader& header, std::byte* to) {
 inline PacketHeader decode_header(const std::byte* from) {
   const auto first = static_cast<std::uint8_t>(from[0]);
   return {.type = static_cast<PacketType>(first & 3),
-          .key_low = static_cast<std::uint8_t>(first >> 2),
+          .key_low = static_cast<std::uint8_t>((first >> 2) & ((1u << kKeyIdBits) - 1)),
+          .is_data = (first & 0x80) != 0,
           .number_low = load24(from + 1),
           .path = load<std::uint32_t>(from + 4)};
 }

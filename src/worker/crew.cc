@@ -95,7 +95,9 @@ bool Crew::stop(Instant until) {
     worker->retire();
   }
   if (handshake_worker_ == nullptr) return true;
+  if (was_let_go_) return false;  // its thread has it
   const bool has_ended = handshake_worker_->stop_by(until, handshake_worker_);
+  was_let_go_ = !has_ended;
   if (has_ended) handshake_worker_->retire();
   return has_ended;
 }

@@ -59,6 +59,7 @@ class Crew {
   const Options options_;
   std::vector<std::shared_ptr<Worker>> workers_;
   std::shared_ptr<Worker> handshake_worker_;
+  bool was_let_go_ = false;  // the handshake worker: its thread did not end in time
   std::mutex mutex_;
   std::condition_variable stop_requested_;
   bool is_stopping_ = false;

@@ -24,6 +24,14 @@ engine::TrainFate fate_of(link::SendStatus status) {
 
 }  // namespace
 
+link::Train train_for_link(const engine::Train& train) {
+  return {.to = train.to,
+          .ecn = static_cast<link::Ecn>(train.ecn),
+          .bytes = train.bytes,
+          .segment_size = train.segment_size,
+          .segments = train.segments};
+}
+
 Seat::Seat(engine::Engine& engine, link::Link& link, Burst& burst, SeatHost* host)
     : engine_(engine), link_(link), burst_(burst), host_(host) {
   trains_.reserve(kUsualTrains);
@@ -93,9 +101,7 @@ bool Seat::transmit(Instant now) {
   first_unsent_ = 0;
   engine_.collect(trains_, now);
   if (trains_.empty()) return false;
-  for (const engine::Train& train : trains_) {
-    link_trains_.push_back({train.to, static_cast<link::Ecn>(train.ecn), train.bytes, train.segment_size});
-  }
+  for (const engine::Train& train : trains_) link_trains_.push_back(train_for_link(train));
   statuses_.resize(trains_.size());
   return send_pending(now);
 }

@@ -20,6 +20,9 @@ struct Burst {
   std::vector<link::Datagram> datagrams;
 };
 
+// The engine's train as a link takes it. Points to the same memory.
+link::Train train_for_link(const engine::Train& train);
+
 // What feeds a seat from outside. Called by the seat's thread only.
 class SeatHost {
  public:

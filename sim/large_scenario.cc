@@ -1,0 +1,138 @@
+#include "sim/large_scenario.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "sim/random_stream.h"
+
+namespace weir::sim {
+namespace {
+
+using namespace std::chrono_literals;
+
+// A megabyte costs the simulator as much as a thousand calls do: there are few hosts and few calls.
+void few(Scenario& s, Random& random) {
+  s.hosts = static_cast<std::uint32_t>(between(random, 2, 4));
+  s.workload.callers.clear();
+  s.workload.callees.clear();
+  const bool both_ways = random.chance(0.5);
+  for (HostId host = 0; host < s.hosts; ++host) {
+    if (host + 1 < s.hosts || both_ways) s.workload.callers.push_back(host);
+    if (host > 0 || both_ways) s.workload.callees.push_back(host);
+  }
+  if (!both_ways) s.workload.nested = 0;
+  s.workload.calls_per_caller = 60;
+  s.workload.window = static_cast<std::uint32_t>(between(random, 1, 10));
+  s.workload.large = 0.4;
+  s.workload.largest_large_bytes = random.chance(0.3) ? 8u << 20 : 1u << 20;
+  s.workload.shortest_deadline = 8s;
+  s.workload.longest_deadline = 12s;
+  s.timeouts.default_deadline = 12s;
+}
+
+}  // namespace
+
+void large(Scenario& s, Random& random) {
+  few(s, random);
+  switch (random.below(5)) {
+    case 0:
+      s.workload.must_succeed = true;
+      s.least_success = 0.9;
+      break;
+    case 1:
+      s.faults.loss = static_cast<double>(random.below(31)) / 100;
+      break;
+    case 2:
+      s.faults.reorder = 0.05 + random.fraction() * 0.6;
+      s.faults.reorder_delay = between(random, 50us, 2ms);
+      s.faults.duplicate = random.fraction() * 0.3;
+      break;
+    case 3:
+      s.faults.corrupt = 0.01 + random.fraction() * 0.1;
+      break;
+    default:
+      s.faults = {.loss = random.fraction() * 0.1,
+                  .duplicate = random.fraction() * 0.1,
+                  .reorder = random.fraction() * 0.3,
+                  .reorder_delay = between(random, 10us, 2ms),
+                  .corrupt = random.fraction() * 0.03};
+      break;
+  }
+  s.rotate_packets = random.chance(0.5) ? between(random, 16, 256) : 1u << 22;
+  // What loses a packet in three carries eight megabytes in minutes.
+  if (s.faults.loss + s.faults.corrupt > 0.05) {
+    s.workload.largest_large_bytes = 200'000;
+    s.workload.calls_per_caller = 30;
+  }
+  if (!s.workload.must_succeed) s.least_success = 0.8;
+}
+
+// Regions are taken back at any moment. Nobody notices, as long as it does not happen to one message again and again.
+void large_revoke(Scenario& s, Random& random) {
+  few(s, random);
+  if (random.chance(0.5)) {
+    s.revocations = static_cast<std::uint32_t>(between(random, 4, 8));
+  } else {  // while the first messages are opened, granted, written and acknowledged
+    for (std::uint32_t datagram = 8, i = 0; i < 8; ++i) {
+      datagram += static_cast<std::uint32_t>(between(random, 1, 40));
+      s.revokes_at.push_back({.host = static_cast<HostId>(random.below(s.hosts)),
+                              .datagram = datagram,
+                              .delay = between(random, 0us, 2 * s.link.latency)});
+    }
+  }
+  s.faults.reorder = random.chance(0.5) ? random.fraction() * 0.3 : 0;
+  s.faults.reorder_delay = between(random, 10us, 3ms);
+  s.faults.loss = random.chance(0.3) ? random.fraction() * 0.05 : 0;
+  s.workload.must_succeed = true;
+  s.workload.nested = 0;
+  s.least_success = 0.9;
+}
+
+// Less memory than the senders want, and senders that fall asleep while they have some of it.
+void large_exhausted(Scenario& s, Random& random) {
+  few(s, random);
+  s.hosts = static_cast<std::uint32_t>(between(random, 3, 6));
+  s.workload.callers.clear();
+  for (HostId host = 1; host < s.hosts; ++host) s.workload.callers.push_back(host);
+  s.workload.callees = {0};
+  s.workload.nested = 0;
+  s.workload.large = 0.8;
+  s.workload.largest_large_bytes = 300'000;
+  s.limits.message_bytes = 300'000;
+  s.limits.large_request_bytes = between(random, 300'000, 800'000);
+  s.limits.large_reply_bytes = between(random, 300'000, 800'000);
+  s.limits.nested_large_request_bytes = 300'000;
+  s.limits.large_bytes_per_peer = between(random, 300'000, 600'000);
+  s.workload.longest_delay = 50ms;
+  s.least_success = 0.9;
+  if (random.chance(0.6)) {
+    s.timeouts.silence = s.timeouts.connect = 6s;
+    s.stalls = static_cast<std::uint32_t>(between(random, 1, 3));
+    s.longest_stall = 3s;
+    s.workload.shortest_deadline = 15s;
+    s.workload.longest_deadline = 20s;
+    s.timeouts.default_deadline = 20s;
+  }
+}
+
+void large_restart(Scenario& s, Random& random) {
+  few(s, random);
+  s.crashes = static_cast<std::uint32_t>(between(random, 1, 4));
+  s.closings = static_cast<std::uint32_t>(random.below(3));
+  s.longest_absence = random.chance(0.5) ? 5ms : 600ms;
+  s.reports_closed_ports = random.chance(0.5);
+  s.faults.loss = random.chance(0.3) ? 0.02 : 0;
+}
+
+// Somebody on the wire sends data packets again, changed and unchanged, to whom they were for and to others.
+void large_hostile(Scenario& s, Random& random) {
+  few(s, random);
+  s.workload.calls_per_caller = 12;
+  s.workload.largest_large_bytes = 200'000;
+  s.attack_interval = between(random, 50us, 500us);
+  s.crashes = static_cast<std::uint32_t>(random.below(2));
+  s.longest_absence = 20ms;
+  s.rotate_packets = random.chance(0.5) ? 64 : 1u << 22;
+}
+
+}  // namespace weir::sim

@@ -1,0 +1,39 @@
+// PageSource: extents of anonymous memory, in huge pages where the system has some.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "buffer/extent_memory.h"
+
+namespace weir::buffer {
+
+class PageSource final : public ExtentSource {
+ public:
+  static constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
+
+  struct Options {
+    bool huge = true;
+    bool touch = false;  // all of it at once: slow now, no surprises later
+    // Told once, when an extent had to be made of ordinary pages although huge ones were asked for.
+    std::function<void(std::string_view sentence)> on_degraded;
+  };
+
+  explicit PageSource(Options options);
+
+  std::size_t unit() const override { return kHugePageBytes; }
+  Result<Extent> map(std::size_t bytes, int numa_node) override;
+  void unmap(const Extent& extent) noexcept override;
+  int node_for(int wish) const override;
+
+  bool degraded() const { return degraded_; }
+
+ private:
+  Options options_;
+  const std::vector<int> nodes_;
+  bool degraded_ = false;
+};
+
+}  // namespace weir::buffer

@@ -1,0 +1,449 @@
+// The receiver's side of large messages: memory for each, in turn, and what is written into it (docs/protocol.md, rules
+// G-*). A message is complete when every byte of it is there; until then nobody reads any of it.
+#include <algorithm>
+#include <cstring>
+
+#include "engine/core.h"
+
+namespace weir::engine {
+
+using transfer::Arrival;
+using State = IncomingTransfer::State;
+
+namespace {
+
+// The description makes sense by itself. Whether there is memory for it is another question.
+bool is_possible(const wire::CargoFrame& cargo) {
+  if (cargo.body_bytes == 0 || cargo.body_bytes > buffer::kLargestPayloadBytes) return false;
+  if (cargo.record_bytes < buffer::kSmallestRecordBytes || cargo.record_bytes > buffer::kLargestRecordBytes)
+    return false;
+  if (cargo.adopted) {  // these two name the binding
+    return cargo.payload_bytes <= cargo.body_bytes && cargo.first_record <= cargo.body_bytes - cargo.payload_bytes;
+  }
+  if (cargo.payload_bytes > buffer::kLargestPayloadBytes || cargo.first_record > cargo.payload_bytes) return false;
+  const std::uint64_t begin = cargo.first_record * cargo.record_bytes;
+  if (begin > cargo.payload_bytes || cargo.body_bytes > cargo.payload_bytes - begin) return false;
+  // Whole records, but for the payload's last one.
+  return cargo.body_bytes % cargo.record_bytes == 0 || begin + cargo.body_bytes == cargo.payload_bytes;
+}
+
+}  // namespace
+
+Core::Verdict Core::begin_arrival(Path& path, IncomingTransfer* transfer, OutgoingCall* call, wire::TransferId id,
+                                  ByteSpan opening, Instant now) {
+  wire::CargoFrame cargo;
+  if (!wire::decode_cargo(opening, cargo) || !is_possible(cargo)) return Verdict::violation;
+  const ByteSpan header = opening.subspan(wire::kCargoBytes);
+  if (header.size() > buffer::kLargestHeaderBytes) return Verdict::violation;
+  const std::uint8_t purse = call != nullptr ? token::kReplyPurse : token::request_purse(level_of(*transfer));
+  const std::uint64_t cost = buffer::landing_cost(cargo.body_bytes);
+  if (config.memory == nullptr || cargo.body_bytes > config.limits.message_bytes || !grants.can_ever(purse, cost)) {
+    refuse_arrival(path, transfer, call, id, Code::too_large, now);
+    return Verdict::fine;
+  }
+  if (transfer != nullptr) {
+    // Before any data flows: nobody pays for what would be refused.
+    if (const Code code = check_opening(*transfer, header, cargo.body_bytes); code != Code{}) {
+      refuse_arrival(path, transfer, call, id, code, now);
+      return Verdict::fine;
+    }
+  }
+  Arrival* const arrival = arrivals.acquire();
+  if (arrival == nullptr) {
+    refuse_arrival(path, transfer, call, id, Code::overloaded, now);
+    return Verdict::fine;
+  }
+  arrival->transfer = transfer;
+  arrival->call = call;
+  arrival->id = id;
+  arrival->path = path.id;
+  arrival->cargo = cargo;
+  arrival->header_bytes = static_cast<std::uint16_t>(header.size());
+  if (!header.empty()) {
+    arrival->header = blocks.acquire(header.size());
+    std::memcpy(arrival->header->bytes(), header.data(), header.size());
+  }
+  LargePath& large = large_of(path);
+  if (!large.account.open) grants.open(large.account);
+  arrival->ask = {.account = &large.account,
+                  .bytes = cost,
+                  .purse = purse,
+                  .priority = call != nullptr ? call->priority : transfer->priority};
+  if (transfer != nullptr) {
+    transfer->arrival = arrival;
+    transfer->has_arrival = true;
+  } else {
+    drop_partial_reply(path, *call);  // the whole may come after some of its fragments
+    call->arrival = arrival;
+    call->has_arrival = true;
+  }
+  if (cargo.region != wire::kNoRegion && use_token(path, *arrival, now)) return Verdict::fine;
+  arrival->cargo.region = wire::kNoRegion;  // it is not there any more: then the message asks
+  ask_for_memory(path, *arrival, now);
+  return Verdict::fine;
+}
+
+// The message was written with a token that we gave ahead of need.
+bool Core::use_token(Path& path, Arrival& arrival, Instant now) {
+  token::Region* const region = regions.find(arrival.cargo.region);
+  if (region == nullptr || region->path_serial != path.serial || region->is_bound() || arrival.ask.purse != 0 ||
+      region->landing->record_bytes != arrival.cargo.record_bytes) {
+    return false;
+  }
+  if (!bind_region(path, arrival, *region, now)) return false;
+  grants.end_speculation(path.large->account);
+  --spare_tokens;
+  if (arrival.cargo.wants_token) grant_token(path, arrival.cargo.body_bytes, now);
+  // Its bytes may have overtaken its opening.
+  if (region->is_covered()) complete_arrival(path, arrival, *region, now);
+  return true;
+}
+
+bool Core::bind_region(Path& path, Arrival& arrival, token::Region& region, Instant now) {
+  const token::RegionTable::Binding binding{
+      .side = arrival.side(), .transfer = arrival.id.packed(), .bytes = arrival.cargo.body_bytes};
+  if (!regions.bind(region, binding, now)) return false;
+  arrival.region = region.id;
+  arm_regions_timer();
+  touch(path);
+  return true;
+}
+
+void Core::ask_for_memory(Path& path, Arrival& arrival, Instant now) {
+  const wire::Side side = arrival.side();
+  const wire::TransferId id = arrival.id;
+  // It may be refused meanwhile, because the system has no memory.
+  const auto still_waits = [&] {
+    const Arrival* const same = find_arrival(path, side, id);
+    return same != nullptr && same->ask.is_waiting();
+  };
+  grants.ask(arrival.ask);
+  serve_asks(now);
+  if (!still_waits()) return;
+  // What others hold ahead of need helps only one who waits for the purse that it is of.
+  if (spare_tokens != 0 && arrival.ask.purse == 0 && arrival.ask.place != token::Ask::Place::set_aside) {
+    revoke_spare_tokens(now);
+    take_returned(now);
+    if (!still_waits()) return;
+  }
+  ++events.counters.regions_exhausted;
+  path.again.push({.slot = id.slot,
+                   .kind = static_cast<std::uint8_t>(SentKind::region_exhausted),
+                   .offset = static_cast<std::uint16_t>(side),
+                   .generation = id.generation});
+  touch(path);
+}
+
+buffer::Landing* Core::make_landing(Path& path, std::uint64_t bytes, std::uint32_t record_bytes, std::uint8_t purse) {
+  buffer::Landing* const landing = buffer::make_landing(*config.memory, bytes, record_bytes);
+  if (landing == nullptr) return nullptr;
+  landing->returns = returned->join();
+  landing->charged_bytes = buffer::landing_cost(bytes);
+  landing->path = path.id;
+  landing->path_serial = path.serial;
+  landing->purse = purse;
+  return landing;
+}
+
+token::Region* Core::grant_region(Path& path, std::uint64_t bytes, std::uint32_t record_bytes, std::uint8_t purse,
+                                  Instant now) {
+  buffer::Landing* const landing = make_landing(path, bytes, record_bytes, purse);
+  if (landing == nullptr) return nullptr;
+  token::Region* const region = regions.grant(
+      {.landing = landing, .path = path.id, .path_serial = path.serial, .regions = &path.large->regions}, now);
+  if (region == nullptr) {
+    forget_landing(landing);
+    return nullptr;
+  }
+  ++events.counters.regions_granted;
+  path.again.push({.slot = token::RegionId::unpack(region->id).slot,
+                   .kind = static_cast<std::uint8_t>(SentKind::region_grant),
+                   .generation = token::RegionId::unpack(region->id).generation});
+  touch(path);
+  arm_regions_timer();
+  return region;
+}
+
+// All who send large messages to us together are promised half of what our socket can hold.
+std::uint32_t Core::in_flight_promise() const {
+  if (config.receive_buffer_bytes == 0) return ~std::uint32_t{0};
+  const std::uint64_t share = config.receive_buffer_bytes / 2 / std::max<std::uint64_t>(grants.accounts(), 1);
+  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(share, kSmallestInFlightBytes, ~std::uint32_t{0}));
+}
+
+// A landing that never was anybody's: what was reserved for it is still the caller's to give back.
+void Core::forget_landing(buffer::Landing* landing) {
+  landing->charged_bytes = 0;
+  detail::unpin(landing);
+}
+
+// Whoever's turn it is, as far as there is memory.
+void Core::serve_asks(Instant now) {
+  while (token::Ask* const ask = grants.next()) {
+    Arrival& arrival = arrival_of(*ask);
+    Path& path = *find_path(arrival.path);
+    token::Region* const region =
+        grant_region(path, arrival.cargo.body_bytes, arrival.cargo.record_bytes, ask->purse, now);
+    if (region == nullptr) {
+      // The system has less memory than we were told we may use.
+      grants.release(*ask->account, ask->purse, ask->bytes);
+      refuse_arrival(path, arrival.transfer, arrival.call, arrival.id, Code::overloaded, now);
+      continue;
+    }
+    bind_region(path, arrival, *region, now);
+    if (arrival.cargo.wants_token && ask->purse == 0) grant_token(path, arrival.cargo.body_bytes, now);
+  }
+}
+
+// Another region for this sender's next message, if memory is plentiful.
+void Core::grant_token(Path& path, std::uint64_t message_bytes, Instant now) {
+  const std::uint64_t capacity = token::token_capacity(message_bytes);
+  token::SenderAccount& account = path.large->account;
+  const std::uint64_t cost = buffer::landing_cost(capacity);
+  if (capacity == 0 || !grants.may_speculate(account, 0, cost)) return;
+  grants.speculate(account, 0, cost);
+  if (grant_region(path, capacity, buffer::kRecordBytes, 0, now) != nullptr) {
+    ++spare_tokens;
+    return;
+  }
+  grants.end_speculation(account);
+  grants.release(account, 0, cost);
+}
+
+// Somebody waits for memory: what was given ahead of need, to whomever, is taken back.
+void Core::revoke_spare_tokens(Instant now) {
+  paths.for_each([&](Path& path) {
+    if (path.large == nullptr || path.large->account.speculative == 0) return;
+    regions.for_each_of_path(path.large->regions, [&](token::Region& region) {
+      if (region.state == token::RegionState::granted && !region.is_bound()) revoke_region(path, region, now);
+    });
+  });
+}
+
+// Takes a region back from its sender, who is told. Its message, if there is one, waits for the sender to ask again.
+void Core::revoke_region(Path& path, token::Region& region, Instant now) {
+  const wire::TransferId id = wire::TransferId::unpack(region.transfer);
+  ++events.counters.regions_revoked;
+  const token::RegionId name = token::RegionId::unpack(region.id);
+  if (region.is_bound()) {
+    path.again.push({.slot = id.slot,
+                     .kind = static_cast<std::uint8_t>(SentKind::region_revoke),
+                     .offset = static_cast<std::uint16_t>(region.side),
+                     .generation = id.generation});
+    if (Arrival* const arrival = find_arrival(path, region.side, id)) {
+      arrival->lost_region = region.id;
+      arrival->region = wire::kNoRegion;
+    }
+  } else {
+    grants.end_speculation(path.large->account);
+    --spare_tokens;
+    path.again.push(
+        {.slot = name.slot, .kind = static_cast<std::uint8_t>(SentKind::token_revoke), .generation = name.generation});
+  }
+  touch(path);
+  regions.revoke(region, now);
+}
+
+// Null if it is over, or never was.
+Arrival* Core::find_arrival(Path& path, wire::Side side, wire::TransferId id) {
+  if (side == wire::Side::reply) {
+    if (id.slot >= path.calls.size()) return nullptr;
+    OutgoingCall* const call = path.calls[id.slot];
+    return call != nullptr && call->generation == id.generation && call->has_arrival ? call->arrival : nullptr;
+  }
+  if (id.slot >= path.incoming.size()) return nullptr;
+  const IncomingSlot& slot = path.incoming[id.slot];
+  if (slot.generation != id.generation || slot.transfer == nullptr || !slot.transfer->has_arrival) return nullptr;
+  return slot.transfer->arrival;
+}
+
+// The sender knows that its region is gone, and is still there.
+void Core::on_request_regions(Path& path, const wire::SideFrame& frame, Instant now) {
+  Arrival* const arrival = find_arrival(path, frame.side, frame.id);
+  if (arrival == nullptr || arrival->region != wire::kNoRegion || arrival->ask.is_waiting()) return;
+  if (++arrival->lost_regions > kMaxLostRegions) {
+    return refuse_arrival(path, arrival->transfer, arrival->call, arrival->id, Code::timeout, now);
+  }
+  ask_for_memory(path, *arrival, now);
+}
+
+Core::Verdict Core::on_slice(Path& path, const wire::SliceFrame& frame, ByteSpan slice, Instant now) {
+  if (slice.empty()) return Verdict::violation;
+  token::Region* const named = regions.find(frame.region);
+  const std::uint32_t record_bytes = named != nullptr ? named->landing->record_bytes : buffer::kRecordBytes;
+  // A slice never crosses its record's end.
+  if (frame.offset + slice.size() > record_bytes) return Verdict::violation;
+  const std::uint64_t offset = std::uint64_t{frame.record} * record_bytes + frame.offset;
+  const auto [region, refusal] = regions.check_write(
+      {.region = frame.region, .path_serial = path.serial, .offset = offset, .length = slice.size()});
+  if (region == nullptr) {  // it changes no byte; an honest sender has been told already, or soon is
+    ++events.counters.writes_refused;
+    return Verdict::fine;
+  }
+  if (!regions.cover(*region, {.begin = offset, .end = offset + slice.size()}, now)) return Verdict::not_now;
+  buffer::Landing& landing = *region->landing;
+  std::memcpy(landing.body + offset, slice.data(), slice.size());
+  if (frame.tag != nullptr) {
+    std::memcpy(landing.tags + std::uint64_t{frame.record} * crypto::kTagBytes, frame.tag, crypto::kTagBytes);
+  }
+  events.counters.payload_bytes_received += slice.size();
+  if (region->last_write == now) path.large->last_new_byte = now;
+  if (!region->is_covered()) return Verdict::fine;
+  if (Arrival* const arrival = find_arrival(path, region->side, wire::TransferId::unpack(region->transfer))) {
+    complete_arrival(path, *arrival, *region, now);
+  }
+  return Verdict::fine;
+}
+
+void Core::complete_arrival(Path& path, Arrival& arrival, token::Region& region, Instant now) {
+  regions.complete(region);
+  buffer::Landing* const landing = regions.take_landing(region);
+  const wire::CargoFrame& cargo = arrival.cargo;
+  landing->bytes = cargo.body_bytes;
+  landing->key = cargo.key;
+  landing->adopted = cargo.adopted;
+  if (cargo.adopted) {
+    landing->binding_offset = cargo.first_record;
+    landing->binding_bytes = cargo.payload_bytes;
+  } else {
+    landing->first_record = cargo.first_record;
+    landing->payload_bytes = cargo.payload_bytes;
+  }
+  landing->header_bytes = arrival.header_bytes;
+  if (arrival.header_bytes != 0) {
+    std::memcpy(landing->body - arrival.header_bytes, arrival.header->bytes(), arrival.header_bytes);
+  }
+  acknowledge_transfer(path, arrival.side(), arrival.id);
+  ++events.counters.large_messages_received;
+  IncomingTransfer* const transfer = arrival.transfer;
+  OutgoingCall* const call = arrival.call;
+  arrival.region = wire::kNoRegion;
+  drop_arrival(path, arrival, now);
+  if (transfer != nullptr) {
+    --path.receiving;
+    transfer->pin = landing;
+    transfer->request = landing->header().data();
+    transfer->bytes = transfer->header_bytes = landing->header_bytes;
+    admit(path, *transfer);
+    return;
+  }
+  ++events.counters.calls_completed;
+  events.moved(path.id, wire::TransferId{call->slot, call->generation}.packed(), event::TransferStage::completed,
+               false);
+  let_go(*call);
+  completions.push_back({.call = call,
+                         .bytes = landing->header().data(),
+                         .size = landing->header_bytes,
+                         .header_bytes = landing->header_bytes,
+                         .landing = landing});
+}
+
+void Core::acknowledge_transfer(Path& path, wire::Side side, wire::TransferId id) {
+  path.again.push({.slot = id.slot,
+                   .kind = static_cast<std::uint8_t>(SentKind::transfer_ack),
+                   .offset = static_cast<std::uint16_t>(side),
+                   .generation = id.generation});
+  touch(path);
+}
+
+// The message is not wanted any more, or is complete: its place in the line and its region, if it has one, are free.
+void Core::drop_arrival(Path& path, Arrival& arrival, Instant now) {
+  grants.withdraw(arrival.ask);
+  if (arrival.region != wire::kNoRegion) {
+    if (token::Region* const region = regions.find(arrival.region)) regions.revoke(*region, now);
+  }
+  if (arrival.header != nullptr) detail::unpin(arrival.header);
+  crypto::wipe(arrival.cargo.key);
+  if (arrival.transfer != nullptr) {
+    arrival.transfer->has_arrival = false;
+    arrival.transfer->arrival = nullptr;
+  } else {
+    arrival.call->has_arrival = false;
+    arrival.call->arrival = nullptr;
+  }
+  arrivals.release(&arrival);
+  touch(path);
+}
+
+// A request is answered with the reason, by dispatch(); a reply ends its call here, and its sender is told to let go.
+void Core::refuse_arrival(Path& path, IncomingTransfer* transfer, OutgoingCall* call, wire::TransferId id, Code code,
+                          Instant now) {
+  if (transfer != nullptr) {
+    if (transfer->has_arrival) drop_arrival(path, *transfer->arrival, now);
+    --path.receiving;
+    transfer->refusal = code;
+    transfer->is_large = false;
+    transfer->bytes = transfer->header_bytes = 0;
+    admit(path, *transfer);
+    return;
+  }
+  acknowledge_transfer(path, wire::Side::reply, id);
+  fail_call(*call, code,
+            code == Code::too_large ? "the reply is larger than this side's limit for large messages"
+                                    : "there is no memory for the reply",
+            now);
+}
+
+// ---- deadlines and ends ----
+
+void Core::arm_regions_timer() {
+  regions_timer.tag = static_cast<std::uint32_t>(TimerKind::regions);
+  const Instant next = regions.next_deadline();
+  if (!regions_timer.armed() || next < regions_timer.at) wheel.arm(regions_timer, next);
+}
+
+// Whether a message keeps its region although a deadline passed.
+bool Core::may_stay(Path& path, token::Region& region, token::RegionTable::Due due, Instant now) {
+  if (due == token::RegionTable::Due::idle) {
+    // Messages of one sender come one after the other: a later one waits for the earlier ones.
+    if (now - path.large->last_new_byte >= regions.options().idle_timeout) return false;
+    regions.excuse(region, now);
+    return true;
+  }
+  // One who writes a byte now and then would keep what others wait for.
+  const std::uint64_t there = region.coverage.bytes();
+  const bool is_slow = there - region.renewed_bytes < region.bytes / kLeastPartPerLife;
+  if (is_slow && grants.waiting(static_cast<std::uint8_t>(region.landing->purse)) != 0) return false;
+  if (const Arrival* const arrival = find_arrival(path, region.side, wire::TransferId::unpack(region.transfer));
+      arrival != nullptr && arrival->transfer != nullptr && arrival->transfer->deadline < now) {
+    return false;
+  }
+  region.renewed_bytes = there;
+  regions.renew(region, now);
+  return true;
+}
+
+void Core::on_regions_timer(Instant now) {
+  regions.expire(now, [&](token::Region& region, token::RegionTable::Due due) {
+    Path* const path = find_path(region.path);
+    if (path == nullptr || path->serial != region.path_serial) return;
+    if (region.is_bound() && may_stay(*path, region, due, now)) return;
+    revoke_region(*path, region, now);
+  });
+  if (regions.next_deadline() < Instant::never()) arm_regions_timer();
+}
+
+void Core::end_large(Path& path, Instant now) {
+  LargePath& large = *path.large;
+  spare_tokens -= large.account.speculative;
+  regions.end_path(large.regions, now);
+  if (large.account.open) grants.close(large.account);
+  for (; !large.writing.empty();) large.writing.remove(*large.writing.front());
+}
+
+// Memory that applications have let go of, on whatever thread.
+void Core::take_returned(Instant now) {
+  returned->take(returned_now);
+  for (const ReturnBox::Item& item : returned_now) {
+    Path* const path = find_path(item.path);
+    if (path != nullptr && path->serial == item.path_serial && path->large != nullptr && path->large->account.open) {
+      grants.release(path->large->account, static_cast<std::uint8_t>(item.purse), item.bytes);
+    } else {
+      grants.release_closed(static_cast<std::uint8_t>(item.purse), item.bytes);
+    }
+  }
+  returned_now.clear();
+  serve_asks(now);
+}
+
+}  // namespace weir::engine

@@ -1,0 +1,289 @@
+// What an authenticated peer that breaks the rules of large messages can do as their receiver: the calls to it end,
+// each once and with a clear error if it has to be one; what was to be sent is let go of, and nothing grows.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "engine/large_testing.h"
+
+namespace weir::engine {
+namespace {
+
+using testing::Datagram;
+using testing::frame_of;
+using testing::Frames;
+using testing::Net;
+using testing::opening_of;
+using testing::Puppet;
+using testing::TestCall;
+using wire::FrameType;
+using wire::Side;
+
+constexpr std::size_t kBytes = 200'000;
+
+// A client that calls an honest server and a hostile one, which is behind a Puppet.
+class LargeHostileReceiver : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    EngineConfig config = testing::test_config(false, 1'000);
+    config.memory = &memory;
+    victim = net.add(config);
+    for (int* server : {&honest, &hostile}) {
+      EngineConfig other = testing::test_config(true, static_cast<std::uint16_t>(1'001 + (server == &honest)));
+      other.memory = &memory;
+      *server = net.add(other);
+      net.serve(*server, "take", [this](Engine& engine, transfer::IncomingTransfer& request, Instant now) {
+        if (buffer::Landing* const landing = request.landing()) {
+          EXPECT_TRUE(buffer::open_all(*landing));
+          taken.assign(reinterpret_cast<const char*>(landing->body), landing->bytes);
+        }
+        engine.reply(request, {}, {}, now);
+      });
+      TestCall call;
+      net.call(victim, *server, call, "take", "hello");
+      ASSERT_TRUE(net.run_until([&] { return call.completions != 0; }));
+      ASSERT_FALSE(call.failed) << call.reply;
+    }
+    net.run_for(std::chrono::milliseconds(50));
+    puppet = std::make_unique<Puppet>(net, hostile, victim);
+    net.on_wire = [this](int from, const Address& to, MutableByteSpan datagram) {
+      if (from != victim || to != net.address(hostile)) return;
+      if (wire::decode_header(datagram.data()).is_data) ++data_packets;
+    };
+  }
+  void TearDown() override {
+    TestCall call;
+    const std::string text(300'000, 'h');
+    call_large(honest, call, text);
+    ASSERT_TRUE(net.run_until([&] { return call.completions != 0; }));
+    EXPECT_FALSE(call.failed) << call.reply;
+    EXPECT_TRUE(taken == text);
+    puppet.reset();
+    net.run_for(std::chrono::hours(1));
+    const Census census = net.engine(victim).census();
+    EXPECT_EQ(census.writers + census.arrivals + census.regions + census.regions_leaked, 0u);
+    EXPECT_EQ(census.calls_sent + census.calls_queued + census.blocks + census.reassemblies + census.paths, 0u);
+    EXPECT_EQ(census.large_bytes, 0u);
+    EXPECT_EQ(memory.taken_bytes(), 0u);
+  }
+  void call_large(int server, TestCall& call, std::string_view text, Duration deadline = std::chrono::seconds(2)) {
+    Engine& engine = net.engine(victim);
+    call.method = testing::method_id("take");
+    call.peer = engine.connect(net.address(server)).value();
+    call.deadline = net.now + deadline;
+    call.is_large = true;
+    crypto::KeyBytes key;
+    net.entropy.fill(key);
+    buffer::Sealed* const sealed = buffer::seal(memory, as_bytes(text), key, buffer::thread_key());
+    call.block = transfer::load_cargo(engine.blocks(), sealed, {.bytes = text.size()}, {});
+    call.bytes = wire::kCargoBytes;
+    engine.submit(call, net.now);
+    net.run_for(std::chrono::milliseconds(1));
+  }
+  // The name under which the call has just been sent.
+  wire::TransferId name_of(const TestCall& call) {
+    EXPECT_EQ(call.state, transfer::OutgoingCall::State::sent);
+    return {call.slot, call.generation};
+  }
+  void say(const Datagram& frame) {
+    puppet->say(Frames().raw(frame).ack(0, path().next_number - 1));
+    puppet->listen();
+  }
+  Path& path() { return *puppet->victims_path(); }
+  void expect_fails(TestCall& call, Code code) {
+    ASSERT_TRUE(net.run_until([&] { return call.completions != 0; }));
+    EXPECT_EQ(call.completions, 1);
+    EXPECT_TRUE(call.failed);
+    EXPECT_EQ(call.code, code) << call.reply;
+  }
+
+  buffer::HeapMemory memory{std::uint64_t{1} << 32};
+  Net net;
+  std::string taken;
+  int victim = 0, honest = 0, hostile = 0;
+  std::uint64_t data_packets = 0;
+  std::unique_ptr<Puppet> puppet;
+};
+
+TEST_F(LargeHostileReceiver, ThatGrantsLessThanTheMessageGetsNothing) {
+  TestCall call;
+  call_large(hostile, call, std::string(kBytes, 'x'));
+  const wire::TransferId id = name_of(call);
+  for (const std::uint64_t capacity : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{kBytes - 1}}) {
+    say(frame_of(wire::GrantFrame{.side = Side::request, .id = id, .region = 77, .capacity = capacity}));
+  }
+  net.run_for(std::chrono::milliseconds(10));
+  EXPECT_EQ(data_packets, 0u);
+  expect_fails(call, Code::timeout);
+  EXPECT_FALSE(call.may_have_run);
+}
+
+TEST_F(LargeHostileReceiver, ThatGrantsWhatNobodyAskedForIsIgnored) {
+  TestCall call;
+  call_large(hostile, call, std::string(kBytes, 'x'));
+  const wire::TransferId id = name_of(call);
+  for (const wire::TransferId other : {wire::TransferId{id.slot, id.generation + 1},
+                                       {id.slot + 1, id.generation},
+                                       {wire::kMaxSlots - 1, wire::kMaxGeneration},
+                                       {}}) {
+    for (const Side side : {Side::request, Side::reply}) {
+      say(frame_of(wire::GrantFrame{.side = side, .id = other, .region = 77, .capacity = ~0ull}));
+    }
+  }
+  say(frame_of(wire::GrantFrame{.side = Side::reply, .id = id, .region = 77, .capacity = ~0ull}));
+  say(frame_of(wire::GrantFrame{.side = Side::request, .id = id, .region = 0, .capacity = ~0ull}));
+  net.run_for(std::chrono::milliseconds(10));
+  EXPECT_EQ(data_packets, 0u);
+  expect_fails(call, Code::timeout);
+}
+
+TEST_F(LargeHostileReceiver, ThatGivesTokensWithoutEndFillsNoMemory) {
+  for (std::uint64_t i = 1; i <= 5'000; ++i) {
+    say(frame_of(wire::GrantFrame{.region = i << 24 | i, .capacity = i << 12, .lifetime_ms = ~0u}));
+  }
+  ASSERT_NE(path().large, nullptr);
+  EXPECT_LE(path().large->tokens.size(), token::TokenCache::kMaxTokens * token::kTokenClasses);
+  // A token of its imagination delays a message at most.
+  TestCall call;
+  call_large(hostile, call, std::string(kBytes, 'x'));
+  expect_fails(call, Code::timeout);
+}
+
+TEST_F(LargeHostileReceiver, ThatTakesBackWithoutEndIsGivenUp) {
+  TestCall call;
+  call_large(hostile, call, std::string(kBytes, 'x'));
+  const wire::TransferId id = name_of(call);
+  std::uint64_t region = 1;
+  for (; call.completions == 0 && region < 100; ++region) {
+    say(frame_of(wire::GrantFrame{.side = Side::request, .id = id, .region = region, .capacity = kBytes}));
+    say(frame_of(wire::RevokeFrame{.side = Side::request, .id = id, .region = region}));
+    say(frame_of(wire::RevokeFrame{.side = Side::request, .id = id, .region = region}));  // once is enough
+    net.turn(victim);
+  }
+  EXPECT_EQ(region, Core::kMaxLostRegions + 2u);
+  expect_fails(call, Code::overloaded);
+  EXPECT_EQ(call.reply, "the peer took its memory back too often");
+}
+
+TEST_F(LargeHostileReceiver, ThatGrantsOtherRegionsWithoutEndIsBoundByTheWindow) {
+  TestCall call;
+  call_large(hostile, call, std::string(kBytes, 'x'));
+  const wire::TransferId id = name_of(call);
+  for (std::uint64_t region = 1; region < 2'000; ++region) {
+    puppet->say(Frames().raw(
+        frame_of(wire::GrantFrame{.side = Side::request, .id = id, .region = region, .capacity = kBytes})));
+    puppet->listen();
+  }
+  EXPECT_LT(net.engine(victim).census().frames_in_flight, 1'000u);  // nothing was acknowledged
+  expect_fails(call, Code::timeout);
+}
+
+TEST_F(LargeHostileReceiver, ThatSaysItHasAllOfItIsBelievedAtItsOwnCost) {
+  TestCall call;
+  call_large(hostile, call, std::string(kBytes, 'x'));
+  const wire::TransferId id = name_of(call);
+  EXPECT_GT(memory.taken_bytes(), kBytes);
+  say(frame_of(FrameType::transfer_ack, {.side = Side::reply, .id = id}));
+  EXPECT_GT(memory.taken_bytes(), kBytes);
+  say(frame_of(FrameType::transfer_ack, {.side = Side::request, .id = id}));
+  net.turn(victim);
+  EXPECT_EQ(memory.taken_bytes(), 0u);
+  say(frame_of(FrameType::transfer_ack, {.side = Side::request, .id = id}));
+  say(frame_of(wire::GrantFrame{.side = Side::request, .id = id, .region = 5, .capacity = kBytes}));
+  say(frame_of(wire::RevokeFrame{.side = Side::request, .id = id, .region = 5}));
+  EXPECT_EQ(data_packets, 0u);
+  puppet->say(Frames().reply(id, "thanks"));
+  net.turn(victim);
+  EXPECT_EQ(call.completions, 1);
+  EXPECT_EQ(call.reply, "thanks");
+}
+
+TEST_F(LargeHostileReceiver, ThatHasAllOfItAndThenSaysItSawNothingMakesNobodySendItAgain) {
+  TestCall call;
+  call_large(hostile, call, std::string(kBytes, 'x'));
+  say(frame_of(FrameType::transfer_ack, {.side = Side::request, .id = name_of(call)}));
+  puppet->say(Frames().close(static_cast<std::uint8_t>(wire::CloseReason::idle), 0));
+  net.run_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(call.completions, 1);
+  EXPECT_TRUE(call.failed);
+  EXPECT_TRUE(call.may_have_run);
+}
+
+TEST_F(LargeHostileReceiver, ThatRepliesTwiceIsHeardOnce) {
+  TestCall call;
+  net.call(victim, hostile, call, "take", "x");
+  net.run_for(std::chrono::milliseconds(1));
+  const wire::TransferId id = name_of(call);
+  crypto::KeyBytes key{};
+  const std::string text(100'000, 'r');
+  buffer::Sealed* const sealed = buffer::seal(memory, as_bytes(text), key, buffer::thread_key());
+  puppet->listen();
+  puppet->say(Frames().raw(testing::large_reply(id, opening_of(testing::cargo_of(*sealed)))));
+  wire::CargoFrame other = testing::cargo_of(*sealed);
+  other.body_bytes = other.payload_bytes = 50;
+  puppet->say(Frames().raw(testing::large_reply(id, opening_of(other))));
+  puppet->say(Frames().reply(id, "and a small one"));
+  EXPECT_EQ(call.completions, 0);
+  EXPECT_EQ(net.engine(victim).census().arrivals, 1u);
+  net.run_for(std::chrono::milliseconds(1));
+  const auto grants = testing::frames_in<wire::GrantFrame>(puppet->listen(), FrameType::region_grant);
+  ASSERT_EQ(grants.size(), 1u);
+  for (std::uint32_t record = 0; record < 2; ++record) {
+    const ByteSpan slice = sealed->at(std::uint64_t{record} * sealed->record_bytes);
+    net.inject(victim, net.address(hostile),
+               testing::seal_data(*puppet,
+                                  frame_of(wire::SliceFrame{
+                                      .region = grants[0].region, .record = record, .tag = sealed->tag_of(record)}),
+                                  slice));
+    net.turn(victim);
+  }
+  net.turn(victim);
+  EXPECT_EQ(call.completions, 1);
+  EXPECT_FALSE(call.failed);
+  EXPECT_TRUE(call.opened);
+  EXPECT_TRUE(call.reply == text);
+  puppet->say(Frames().raw(testing::large_reply(id, opening_of(testing::cargo_of(*sealed)))));  // it is over
+  EXPECT_NE(puppet->victims_path(), nullptr);
+  EXPECT_EQ(net.engine(victim).census().arrivals, 0u);
+  detail::unpin(sealed);
+}
+
+TEST_F(LargeHostileReceiver, ThatNeverWritesItsReplyDelaysItsOwnCallOnly) {
+  TestCall call;
+  net.call(victim, hostile, call, "take", "x", std::chrono::seconds(2));
+  net.run_for(std::chrono::milliseconds(1));
+  const wire::TransferId id = name_of(call);
+  puppet->say(Frames().raw(
+      testing::large_reply(id, opening_of({.body_bytes = 100'000, .payload_bytes = 100'000, .record_bytes = 61'440}))));
+  expect_fails(call, Code::timeout);
+  EXPECT_TRUE(call.may_have_run);
+  EXPECT_EQ(net.engine(victim).census().arrivals, 0u);
+}
+
+TEST_F(LargeHostileReceiver, ThatBeginsWithAFragmentOfSomethingElseLeavesNothingBehind) {
+  TestCall call;
+  net.call(victim, hostile, call, "take", "x", std::chrono::seconds(2));
+  net.run_for(std::chrono::milliseconds(1));
+  const wire::TransferId id = name_of(call);
+  puppet->say(Frames().reply(id, std::string(600, 'f'), 2'000, 0));
+  EXPECT_EQ(net.engine(victim).census().reassemblies, 1u);
+  puppet->say(Frames().raw(
+      testing::large_reply(id, opening_of({.body_bytes = 100'000, .payload_bytes = 100'000, .record_bytes = 61'440}))));
+  EXPECT_EQ(net.engine(victim).census().arrivals, 1u);
+  EXPECT_EQ(net.engine(victim).census().reassemblies, 0u);
+  expect_fails(call, Code::timeout);
+}
+
+TEST_F(LargeHostileReceiver, AFailedLargeReplyIsAViolation) {
+  TestCall call;
+  net.call(victim, hostile, call, "take", "x");
+  net.run_for(std::chrono::milliseconds(1));
+  const wire::TransferId id = name_of(call);
+  const Datagram opening = opening_of({.body_bytes = 100'000, .payload_bytes = 100'000, .record_bytes = 61'440});
+  puppet->say(Frames().raw(testing::large_reply(id, opening, true)));
+  EXPECT_EQ(puppet->victims_path(), nullptr);
+  expect_fails(call, Code::reset);
+}
+
+}  // namespace
+}  // namespace weir::engine

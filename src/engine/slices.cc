@@ -1,0 +1,203 @@
+// Slices of large messages, on their way into data packets. A slice is sent from where its payload lies: only the head
+// of a packet is built here, and the link gathers both.
+#include <algorithm>
+#include <cstring>
+
+#include "engine/core.h"
+#include "engine/packer.h"
+
+namespace weir::engine {
+
+using transfer::Writer;
+
+namespace {
+
+// A slice as it is named by a SentFrame: the writer's slot, the serial of its region, where it begins and how long it
+// is.
+constexpr unsigned kOffsetBits = 64 - Core::kWriterSerialBits;
+constexpr std::uint64_t kOffsetMask = (std::uint64_t{1} << kOffsetBits) - 1;
+static_assert(buffer::kLargestRecordBytes <= 0xffff);
+
+}  // namespace
+
+bool Core::next_slice(Path& path, Slice& slice) {
+  LargePath& large = *path.large;
+  while (!large.again.empty()) {
+    const SentFrame frame = large.again[large.again.begin()];
+    Writer* const writer = writers.at(frame.slot);
+    if (writer != nullptr && writer->path == path.id && writer->region != wire::kNoRegion &&
+        writer->serial == static_cast<std::uint32_t>(frame.generation >> kOffsetBits)) {
+      slice = {.writer = writer, .offset = frame.generation & kOffsetMask, .length = frame.length, .is_again = true};
+      return true;
+    }
+    large.again.pop();  // it was acknowledged as a whole, cancelled, or its region was taken back
+  }
+  Writer* const writer = large.writing.front();
+  if (writer == nullptr) return false;
+  slice = {.writer = writer, .offset = writer->next, .length = ~std::uint32_t{0}, .is_again = false};
+  return true;
+}
+
+// What is left of a slice after `length` bytes of it went out.
+void Core::advance_slice(Path& path, const Slice& slice, std::uint32_t length) {
+  LargePath& large = *path.large;
+  Writer& writer = *slice.writer;
+  const std::uint64_t generation = std::uint64_t{writer.serial} << kOffsetBits | slice.offset;
+  const std::uint32_t slot = writers.index_of(&writer);
+  path.frames.push({.slot = slot,
+                    .kind = static_cast<std::uint8_t>(SentKind::slice),
+                    .length = static_cast<std::uint16_t>(length),
+                    .generation = generation});
+  if (slice.is_again) {
+    ++events.counters.frames_retransmitted;
+    const SentFrame frame = large.again.pop();
+    if (length < frame.length) {
+      large.again.push({.slot = slot,
+                        .kind = frame.kind,
+                        .length = static_cast<std::uint16_t>(frame.length - length),
+                        .generation = generation + length});
+    }
+    return;
+  }
+  events.counters.payload_bytes_sent += length;
+  large.writing.charge(writer.hook.level, length);
+  writer.next += length;
+  if (writer.next < writer.cargo->bytes) return;
+  large.writing.remove(writer);
+  writer.state = Writer::State::written;
+  writer.was_written = true;
+}
+
+void Core::pack_slices(Path& path, std::vector<Train>& out, Instant now) {
+  if (!has_slices(path) || path.state != Path::State::open) return;
+  std::byte* arena_at = arena.get() + arena_used;
+  const std::size_t first_segment = data_segments.size();
+  const auto mark = path.ecn.mark();
+  const std::size_t paced_bytes = path.pacer.next_send(now) <= now ? path.pacer.rate() / kTrainsPerSecond : 0;
+  std::size_t train_bytes = 0;
+  std::size_t segment = 0;
+  unsigned levels = 0;
+  bool more = true;
+  Slice slice;
+  while (true) {
+    if (!next_slice(path, slice)) {
+      more = false;
+      break;
+    }
+    levels |= 1u << slice.writer->priority;
+    const bool is_short = more_urgent_may_come(levels, now);
+    const std::size_t longest = is_short ? kShortTrainBytes : kMaxTrainBytes;
+    const std::size_t size =
+        segment != 0 ? segment
+                     : std::min<std::size_t>(path.loss.pto_count() >= 2 ? kBaseDatagramBytes : path.mtu.current(),
+                                             is_short ? kShortTrainBytes : ~std::size_t{0});
+    if (train_bytes != 0 && (train_bytes + size > longest || data_segments.size() - first_segment == kMaxSegments)) {
+      cut_short |= is_short;
+      break;
+    }
+    const bool window_open = path.probes_owed != 0 ||
+                             (path.congestion.may_send(path.loss.bytes_in_flight()) &&
+                              path.loss.bytes_in_flight() < path.large->in_flight_bytes &&
+                              (train_bytes < paced_bytes || path.pacer.next_send(now) <= now) &&
+                              path.loss.sent().size() < path.loss.sent().bound() / 2 && !path.frames.nearly_full(1));
+    if (!window_open) {
+      more = false;  // an acknowledgement or the pacer's timer goes on from here
+      break;
+    }
+    if (data_segments.size() == data_segments.capacity() ||
+        static_cast<std::size_t>(arena.get() + kArenaBytes - arena_at) < 2 * kBaseDatagramBytes + size / 2) {
+      break;
+    }
+    // ---- the head: header, length of the text, text, tag ----
+    std::byte* const text = arena_at + wire::kHeaderBytes + wire::kTextLengthBytes;
+    std::byte* at = text;
+    std::uint64_t ack_largest = recovery::kNoPacket;
+    if (path.ack_policy.wanted() || path.ack_policy.due(now)) {
+      Packer packer(*this, path, text, text + kBaseDatagramBytes / 2, 0, now);
+      packer.write_ack();
+      ack_largest = packer.ack_largest();
+      at = packer.at();
+    }
+    const transfer::Cargo& cargo = *slice.writer->cargo;
+    const std::uint32_t record_bytes = cargo.sealed->record_bytes;
+    ByteSpan bytes = cargo.sealed->at(cargo.first_byte + slice.offset);
+    bytes = bytes.first(std::min<std::uint64_t>({bytes.size(), slice.length, cargo.bytes - slice.offset}));
+    const std::uint64_t record = slice.offset / record_bytes;
+    const auto ends_record = [&](std::size_t length) {
+      const std::uint64_t end = slice.offset + length;
+      return end == cargo.bytes || end % record_bytes == 0;
+    };
+    const std::size_t fixed =
+        static_cast<std::size_t>(at - arena_at) + wire::kSliceBytes + wire::kTagBytes;  // of a packet without a tag
+    std::size_t room = size - fixed;
+    bool with_tag = ends_record(bytes.size()) && !cargo.sealed->adopted;
+    if (bytes.size() + (with_tag ? wire::kSliceTagBytes : 0) > room) {
+      bytes = bytes.first(std::min(bytes.size() - 1, room));
+      with_tag = false;
+    }
+    if (with_tag) room -= wire::kSliceTagBytes;
+    at = wire::encode(
+        wire::SliceFrame{.region = slice.writer->region,
+                         .record = static_cast<std::uint32_t>(record),
+                         .offset = static_cast<std::uint16_t>(slice.offset % record_bytes),
+                         .tag = with_tag ? cargo.sealed->tag_of(cargo.first_byte / record_bytes + record) : nullptr},
+        at);
+    const std::uint64_t frames_begin = path.frames.end();
+    advance_slice(path, slice, static_cast<std::uint32_t>(bytes.size()));
+    // Segments of a train are of one size: one that is nearly full is filled up, a small one ends the train.
+    std::size_t missing = room - bytes.size();
+    bool is_last = train_bytes + 2 * size > longest;
+    if (missing != 0 && !is_last) {
+      if (missing < size / 2 && has_slices(path)) {
+        std::memset(at, 0, missing);
+        at += missing;
+      } else {
+        is_last = true;
+      }
+    }
+    store<std::uint16_t>(arena_at + wire::kHeaderBytes, static_cast<std::uint16_t>(at - text));
+    seal_slice(path, arena_at, text, at, bytes,
+               {.frames_begin = frames_begin,
+                .ack_largest = ack_largest,
+                .frames_count = 1,
+                .ack_eliciting = true,
+                .in_flight = true,
+                .ecn = mark},
+               now);
+    const ByteSpan head{arena_at, static_cast<std::size_t>(at + wire::kTagBytes - arena_at)};
+    data_segments.push_back({head, bytes});
+    const std::size_t packet_bytes = head.size() + bytes.size();
+    if (segment == 0) segment = packet_bytes;
+    train_bytes += packet_bytes;
+    arena_at += head.size();
+    if (is_last) break;
+  }
+  if (data_segments.size() != first_segment) {
+    out.push_back({.to = path.remote,
+                   .ecn = static_cast<std::uint8_t>(mark),
+                   .segment_size = static_cast<std::uint32_t>(segment),
+                   .path = path.id,
+                   .segments = std::span<const Segment>(data_segments).subspan(first_segment)});
+    arena_used = static_cast<std::size_t>(arena_at - arena.get());
+    remember_levels(levels, now);
+  }
+  if (more && has_slices(path)) touch(path);
+}
+
+void Core::seal_slice(Path& path, std::byte* packet, std::byte* text, std::byte* end, ByteSpan slice,
+                      recovery::SentPacket record, Instant now) {
+  rotate_if_due(path);
+  const std::uint64_t number = path.next_number++;
+  wire::encode({.type = wire::PacketType::sealed,
+                .key_low = path.key_low(),
+                .is_data = true,
+                .number_low = static_cast<std::uint32_t>(number & ((1u << wire::kNumberBits) - 1)),
+                .path = path.remote_id},
+               packet);
+  path.keys.send_key().seal(crypto::make_nonce(wire::kDataNonceDomain, number), slice,
+                            {text, static_cast<std::size_t>(end - text)}, end);
+  record.bytes = static_cast<std::uint32_t>(end + wire::kTagBytes - packet) + static_cast<std::uint32_t>(slice.size());
+  account_sent(path, number, record, now);
+}
+
+}  // namespace weir::engine

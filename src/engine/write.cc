@@ -1,0 +1,206 @@
+// The sender's side of large messages: a region for each, and what becomes of it (docs/protocol.md, rules G-*). How
+// slices get into packets is in slices.cc.
+#include "engine/core.h"
+
+namespace weir::engine {
+
+using transfer::Cargo;
+using transfer::Writer;
+
+LargePath& Core::large_of(Path& path) {
+  if (path.large == nullptr) path.large = std::make_unique<LargePath>();
+  return *path.large;
+}
+
+void Core::release_later(buffer::Sealed* sealed) { sent_payloads.push_back(sealed); }
+
+void Core::drop_cargo(transfer::Block* block) {
+  crypto::wipe({Cargo::opening(block) + wire::kCargoKeyOffset, crypto::kKeyBytes});
+  if (buffer::Sealed* sealed = std::exchange(Cargo::of(block).sealed, nullptr)) release_later(sealed);
+}
+
+void Core::drop_bytes(OutgoingCall& call) {
+  if (call.block == nullptr) return;
+  if (call.is_large) [[unlikely]]
+    drop_cargo(call.block);
+  detail::unpin(std::exchange(call.block, nullptr));
+}
+
+// The call is about to take a slot. It goes with a token that we hold, or asks for a region.
+bool Core::begin_writing(Path& path, OutgoingCall& call, Instant now) {
+  Cargo& cargo = Cargo::of(call.block);
+  Writer* const writer = writers.acquire();
+  if (writer == nullptr) return false;
+  cargo.writer = writer;
+  writer->call = &call;
+  writer->cargo = &cargo;
+  writer->priority = call.priority;
+  LargePath& large = large_of(path);
+  const bool may_use_token = call.depth == 0 && cargo.sealed->record_bytes == buffer::kRecordBytes;
+  if (may_use_token) {
+    if (const auto token = large.tokens.take(cargo.bytes, now)) {
+      start_writing(path, *writer, token->region);
+      ++events.counters.tokens_used;
+    }
+  }
+  std::byte* const opening = Cargo::opening(call.block);
+  store<std::uint64_t>(opening + wire::kCargoRegionOffset, writer->region);
+  wire::set_wants_token(opening, may_use_token && cargo.bytes <= token::kLargestToken);
+  return true;
+}
+
+void Core::start_writing(Path& path, Writer& writer, std::uint64_t region) {
+  stop_writing(path, writer);
+  writer.region = region;
+  writer.path = path.id;
+  writer.next = 0;
+  writer.serial = ++writer_serials & kWriterSerialMask;
+  writer.state = Writer::State::writing;
+  large_of(path).writing.push_back(writer, writer.priority);
+  touch(path);
+}
+
+void Core::stop_writing(Path& path, Writer& writer) {
+  if (writer.hook.queued) large_of(path).writing.remove(writer);
+  writer.state = Writer::State::asking;
+  writer.region = wire::kNoRegion;
+}
+
+void Core::release_writer(Path& path, Writer& writer) {
+  stop_writing(path, writer);
+  wheel.cancel(writer.timer);
+  writer.cargo->writer = nullptr;
+  writers.release(&writer);
+}
+
+// Null if the peer speaks of something that is over, or never was.
+Writer* Core::find_writer(Path& path, wire::Side side, wire::TransferId id) {
+  if (side == wire::Side::request) {
+    if (id.slot >= path.calls.size()) return nullptr;
+    OutgoingCall* const call = path.calls[id.slot];
+    if (call == nullptr || call->generation != id.generation || !call->is_large) return nullptr;
+    return Cargo::of(call->block).writer;
+  }
+  if (side != wire::Side::reply || id.slot >= path.incoming.size()) return nullptr;
+  const IncomingSlot& slot = path.incoming[id.slot];
+  if (slot.generation != id.generation || slot.transfer == nullptr || !slot.transfer->reply_is_large) return nullptr;
+  return slot.transfer->block != nullptr ? Cargo::of(slot.transfer->block).writer : nullptr;
+}
+
+void Core::on_grant(Path& path, const wire::GrantFrame& frame, Instant now) {
+  if (frame.region == wire::kNoRegion) return;
+  large_of(path).in_flight_bytes = std::max<std::uint64_t>(frame.in_flight_bytes, kSmallestInFlightBytes);
+  if (frame.side == wire::Side::none) {
+    // Well before it expires we no longer use it: the receiver must not take back what is being written.
+    const Instant until = token::Token::half_of_life(now, std::chrono::milliseconds(frame.lifetime_ms));
+    large_of(path).tokens.put({.region = frame.region, .capacity = frame.capacity, .usable_until = until}, now);
+    return;
+  }
+  Writer* const writer = find_writer(path, frame.side, frame.id);
+  if (writer == nullptr || writer->region == frame.region || writer->has_lost(frame.region)) return;
+  if (frame.capacity < writer->cargo->bytes) return;  // of no use; the deadline ends it
+  if (writer->is_reply()) arm_writer_timer(*writer, now, kLongestReply);
+  start_writing(path, *writer, frame.region);
+}
+
+// What was written is lost. Nobody above us notices: the message asks for another region, under the same transfer.
+void Core::on_revoke(Path& path, const wire::RevokeFrame& frame, Instant now) {
+  if (path.large != nullptr) path.large->tokens.drop(frame.region);
+  Writer* const writer = find_writer(path, frame.side, frame.id);
+  // Whatever we write into: the receiver grants no other region before we have asked for it, so that one is gone, too.
+  if (writer == nullptr || writer->has_lost(frame.region)) return;
+  ++events.counters.regions_lost;
+  stop_writing(path, *writer);
+  if (writer->lost_count == Writer::kMaxLostRegions) {
+    if (!writer->is_reply()) {
+      return fail_call(*writer->call, Code::overloaded, "the peer took its memory back too often", now);
+    }
+    return give_up_reply(path, path.incoming[frame.id.slot]);
+  }
+  writer->lost_regions[writer->lost_count++] = frame.region;
+  path.again.push({.slot = frame.id.slot,
+                   .kind = static_cast<std::uint8_t>(SentKind::request_regions),
+                   .offset = static_cast<std::uint16_t>(frame.side),
+                   .generation = frame.id.generation});
+  touch(path);
+}
+
+// The receiver has all of it, or has no use for it: either way the payload may go.
+void Core::on_transfer_ack(Path& path, const wire::SideFrame& frame) {
+  Writer* const writer = find_writer(path, frame.side, frame.id);
+  if (writer == nullptr) return;
+  if (!writer->is_reply()) {
+    drop_cargo(writer->call->block);
+    release_writer(path, *writer);
+    return;
+  }
+  IncomingSlot& slot = path.incoming[frame.id.slot];
+  retire(path, slot);
+}
+
+void Core::drop_large_reply(IncomingTransfer& transfer) {
+  drop_cargo(transfer.block);
+  if (Writer* const writer = Cargo::of(transfer.block).writer) {
+    if (Path* const path = path_of(transfer)) {
+      release_writer(*path, *writer);
+    } else {
+      wheel.cancel(writer->timer);
+      writers.release(writer);
+    }
+  }
+  transfer.reply_is_large = false;
+}
+
+void Core::arm_writer_timer(Writer& writer, Instant now, Duration longest) {
+  wheel.arm(writer.timer, earliest(writer.transfer->deadline, now + longest) + config.timeouts.silence);
+}
+
+// Nobody has fetched a reply although its caller's time has long passed.
+void Core::on_writer_timer(Writer& writer) {
+  Path* const path = path_of(*writer.transfer);
+  if (path == nullptr) return;
+  IncomingSlot& slot = path->incoming[writer.transfer->slot];
+  if (slot.transfer == writer.transfer) give_up_reply(*path, slot);
+}
+
+// Its caller is told, or would wait for its deadline.
+void Core::give_up_reply(Path& path, IncomingSlot& slot) {
+  path.again.push({.slot = slot.transfer->slot,
+                   .kind = static_cast<std::uint8_t>(SentKind::flow_reset),
+                   .generation = slot.transfer->generation});
+  touch(path);
+  retire(path, slot);
+}
+
+void Core::answer_large(IncomingTransfer& transfer, buffer::Sealed* sealed, transfer::CargoRange range, ByteSpan header,
+                        Instant now) {
+  Path* const path = transfer.cancelled.load(std::memory_order_relaxed) ? nullptr : path_of(transfer);
+  if (path == nullptr) {
+    finish_credit(transfer);
+    release_incoming(transfer);
+    detail::unpin(sealed);
+    return;
+  }
+  Writer* const writer = writers.acquire();
+  if (writer == nullptr) {
+    detail::unpin(sealed);
+    return answer_error(transfer, Code::overloaded, true, "too many large messages are under way", now);
+  }
+  finish_credit(transfer);
+  transfer::Block* const request = std::exchange(transfer.block, nullptr);  // of one that had to wait
+  transfer.block = transfer::load_cargo(blocks, sealed, range, header);
+  if (transfer.reassembly != nullptr) reassemblies.release(std::exchange(transfer.reassembly, nullptr));
+  if (request != nullptr) detail::unpin(request);
+  writer->transfer = &transfer;
+  writer->cargo = &Cargo::of(transfer.block);
+  writer->cargo->writer = writer;
+  writer->priority = transfer.priority;
+  writer->timer.tag = static_cast<std::uint32_t>(TimerKind::writer);
+  // Whoever asks for replies and fetches none would keep memory that all share.
+  arm_writer_timer(*writer, now, kLongestUnfetched);
+  transfer.reply_is_large = true;
+  transfer.header_bytes = 0;  // the request's; the reply's is part of its opening
+  send_answer(*path, transfer, wire::kCargoBytes + header.size(), now);
+}
+
+}  // namespace weir::engine

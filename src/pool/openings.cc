@@ -1,0 +1,180 @@
+#include "pool/openings.h"
+
+#include <utility>
+
+#include "buffer/open.h"
+#include "buffer/seal.h"
+#include "pool/call.h"
+#include "pool/call_result.h"
+#include "pool/executor.h"
+#include "pool/gate.h"
+#include "pool/post.h"
+
+namespace weir::pool {
+namespace {
+
+using Errand = IncomingRecord::Errand;
+
+constexpr transfer::Outcome kClosed{
+    .failed = true, .code = Code::closed, .may_have_run = true, .sentence = "the pool is closed"};
+constexpr const char* kForgedRequest = "the request's data does not authenticate";
+
+bool has_failed(const buffer::Landing& landing) { return landing.failed_record != buffer::Landing::kNoRecord; }
+
+// May be read: every record verified; of what the application sealed, its binding.
+bool is_good(const buffer::Landing& landing) { return landing.is_open() && !has_failed(landing); }
+
+bool is_over(const buffer::Landing& landing) { return landing.is_open() || has_failed(landing); }
+
+// Relaxed: a hint that orders nothing.
+bool has_caller_gone(const IncomingRecord& record) {
+  return record.transfer->cancelled.load(std::memory_order_relaxed);
+}
+
+void refuse_request(IncomingRecord* record) {
+  const bool is_forged = has_failed(*record->landing);
+  if (is_forged) record->core->shared->count_forged();
+  record->landing = nullptr;
+  record->errand = Errand::answer;
+  record->storage = Body();
+  Responder responder(record);
+  is_forged ? responder.fail(Code::unauthenticated, kForgedRequest)
+            : responder.fail(Code::cancelled, "the caller has gone");
+}
+
+// The next record of a request that an intake takes. False: there is no other.
+bool take_in(IncomingRecord* record) {
+  return !has_caller_gone(*record) && record->intake->take_next(*record->landing);
+}
+
+void answer_intake(IncomingRecord* record) {
+  const std::unique_ptr<Intake> intake = std::move(record->intake);
+  const Body kept = std::move(record->storage);
+  if (record->landing->failed_record != buffer::Landing::kNoRecord) record->core->shared->count_forged();
+  record->landing = nullptr;
+  intake->answer(Responder(record));
+}
+
+// A request whose handler is a task; on the thread that runs it.
+void run_opened(IncomingRecord* record) {
+  if (!is_good(*record->landing)) return refuse_request(record);
+  record->landing = nullptr;
+  run_request(record);
+}
+
+}  // namespace
+
+void open_and_go_on(IncomingRecord* record) {
+  if (record->intake != nullptr) {
+    while (take_in(record)) {
+    }
+    return answer_intake(record);
+  }
+  const bool is_reply = record->errand == Errand::complete;
+  if (is_reply || !has_caller_gone(*record)) {
+    // Whoever goes on looks at the landing.
+    static_cast<void>(buffer::open_all(*record->landing));
+  }
+  if (record->errand == Errand::answer) return run_opened(record);
+  record->core->shared->answer(record);
+}
+
+void Openings::begin(IncomingRecord* record, buffer::Landing* landing) {
+  detail::pin(landing);
+  record->landing = landing;
+  record->storage = Body(landing->whole(), landing);
+  if (executor_ != nullptr) {
+    executor_->push(record);
+  } else {
+    waiting_.push_back(*record, record->priority);
+  }
+}
+
+void Openings::open_reply(CallRecord* call, buffer::Landing* landing, IncomingRecord* carrier) {
+  if (has_given_up_) {
+    drop_incoming(carrier);
+    return call->complete(*call, kClosed);
+  }
+  carrier->errand = Errand::complete;
+  carrier->priority = call->priority;
+  carrier->call = call;
+  carrier->call_index = calls_.size();
+  calls_.push_back(carrier);
+  begin(carrier, landing);
+}
+
+void Openings::open_request(IncomingRecord* record, buffer::Landing* landing) {
+  if (has_given_up_) return post_.fail(record, Code::refused, "the peer is closing");
+  record->errand = record->method->run_inline ? Errand::run : Errand::answer;
+  if (record->method->make_intake) record->intake = (*record->method->make_intake)();
+  begin(record, landing);
+}
+
+bool Openings::turn() {
+  IncomingRecord* const record = waiting_.front();
+  if (record == nullptr) return false;
+  buffer::Landing& landing = *record->landing;
+  if (record->intake != nullptr) {
+    waiting_.charge(record->hook.level, landing.record_bytes);
+    if (take_in(record)) return true;
+    waiting_.remove(*record);
+    answer_intake(record);
+    return true;
+  }
+  const bool is_unwanted = record->call != nullptr ? record->call->is_dropped : has_caller_gone(*record);
+  if (!is_unwanted && landing.adopted) {
+    static_cast<void>(buffer::open_all(landing));  // looks at the binding
+  } else if (!is_unwanted && !is_over(landing)) {
+    waiting_.charge(record->hook.level, landing.record_bytes);
+    static_cast<void>(buffer::open_next(landing, buffer::thread_key()));
+    if (!is_over(landing)) return true;
+  }
+  waiting_.remove(*record);
+  record->errand == Errand::answer ? run_opened(record) : go_on(record);
+  return true;
+}
+
+void Openings::go_on(IncomingRecord* record) {
+  if (record->errand == Errand::complete) return complete(record);
+  if (!is_good(*record->landing)) return refuse_request(record);
+  record->landing = nullptr;
+  record->errand = Errand::answer;
+  post_.run_opened(record);
+}
+
+CallRecord* Openings::take_call(IncomingRecord* record) {
+  CallRecord* const call = std::exchange(record->call, nullptr);
+  if (call == nullptr) return nullptr;
+  calls_.back()->call_index = record->call_index;
+  calls_[record->call_index] = calls_.back();
+  calls_.pop_back();
+  return call;
+}
+
+void Openings::complete(IncomingRecord* record) {
+  CallRecord* const call = take_call(record);
+  buffer::Landing* const landing = record->landing;
+  const Body kept = std::move(record->storage);
+  drop_incoming(record);
+  if (call == nullptr) return;
+  // A dropped call's record is given back in there, whatever the outcome.
+  if (is_good(*landing)) {
+    return call->complete(
+        *call, {.bytes = landing->header(), .header_bytes = landing->header_bytes, .pin = landing, .landing = landing});
+  }
+  if (!call->is_dropped) post_.gate()->count_forged();
+  call->complete(*call,
+                 {.failed = true, .code = Code::unauthenticated, .may_have_run = true, .sentence = kForgedReply});
+}
+
+void Openings::give_up() {
+  has_given_up_ = true;
+  while (!calls_.empty()) {
+    CallRecord* const call = take_call(calls_.back());
+    call->complete(*call, kClosed);
+  }
+  // What the executor has comes back through the gate, and is dropped there.
+  while (IncomingRecord* record = waiting_.pop()) drop_incoming(record);
+}
+
+}  // namespace weir::pool

@@ -1,0 +1,27 @@
+// Sealing: how a pool's threads make payloads of what they send. On the thread that calls or replies.
+#pragma once
+
+#include "base/bytes.h"
+#include "buffer/sealed.h"
+#include "crypto/secret.h"
+#include "weir/config.h"
+#include "weir/error.h"
+
+namespace weir::pool {
+
+class Gate;
+
+// A key for one payload, of the system's entropy. Never the same twice, also not in a process that was forked.
+crypto::KeyBytes next_data_key();
+
+// Seals `text` into memory of the pool's buffers; one reference, the caller's. `overloaded` if there is none left.
+[[nodiscard]] Result<buffer::Sealed*> seal_text(Gate& gate, ByteSpan text);
+
+// Why a large message of this size cannot be sent at all.
+struct LargeSize {
+  std::uint64_t body_bytes = 0;
+  std::size_t header_bytes = 0;
+};
+[[nodiscard]] Result<void> check_large(const Limits& limits, const LargeSize& size);
+
+}  // namespace weir::pool
