@@ -32,7 +32,7 @@ struct WorkerPlace {
 
 // Every bound of a pool. What is full makes callers wait; nothing grows past these and nothing is dropped silently.
 struct Limits {
-  std::size_t inline_bytes = 16 * 1024;           // largest request or reply, header included
+  std::size_t inline_bytes = 16 * 1024;           // largest that travels in packets with others, header included
   std::uint32_t calls_per_peer = 4096;            // outstanding calls to one peer; further ones queue
   std::uint32_t queued_calls = 1 << 20;           // waiting calls per worker; further ones fail with `overloaded`
   std::uint32_t peers = 16 * 1024;                // per worker, both directions

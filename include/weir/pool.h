@@ -70,8 +70,7 @@ class Peer {
   // A payload that was sealed before, perhaps for many: nothing is copied or sealed again.
   Call unary(Method method, const Payload& payload, const CallOptions& options = {}) const;
   // Writes a payload into what the peer placed under this name: memory or a file. Of any size: it goes in parts, so the
-  // peer needs no memory for all of it. The pieces of a payload that is given away (moved) go back to the pool as they
-  // are acknowledged.
+  // peer needs no memory for all of it.
   Bulk<Result<PutReport>> put(std::string_view name, Payload payload, const PutOptions& options = {}) const;
   // Reads from it into memory or a file of this side's: `get("shard-7", weir::into(span), {.offset = 4096})`. A get
   // that ends beyond what is there fails, with all that is there acknowledged.
