@@ -36,10 +36,10 @@ struct EngineConfig {
   Limits limits;
   Timeouts timeouts;
   Duration max_ack_delay = std::chrono::milliseconds(1);
-#ifdef NDEBUG
-  std::uint64_t rotate_packets = 1u << 22;
+#ifdef WEIR_CHECK_NONCES
+  std::uint64_t rotate_packets = 4'096;  // builds that look for mistakes rotate often
 #else
-  std::uint64_t rotate_packets = 4'096;
+  std::uint64_t rotate_packets = 1u << 22;
 #endif
   std::uint64_t rotate_bytes = 1ull << 36;
 

@@ -65,6 +65,14 @@ class PathKeysTest : public ::testing::Test {
   std::uint64_t next_number = 0;
 };
 
+TEST(Rotation, IsRareUnlessTheBuildLooksForMistakes) {
+#ifdef WEIR_CHECK_NONCES
+  EXPECT_EQ(EngineConfig{}.rotate_packets, 4'096u);
+#else
+  EXPECT_EQ(EngineConfig{}.rotate_packets, 1u << 22);
+#endif
+}
+
 TEST_F(PathKeysTest, ALatePacketOpensUnderThePreviousKeyUntilThatIsRetired) {
   const Packet late = seal(), later = seal();
   rotate();
