@@ -408,7 +408,9 @@ void Core::after_loss_report(Path& path, const recovery::LossReport& report, Ins
                               .latest_rtt = path.loss.rtt().latest(),
                               .minimum_rtt = path.loss.rtt().minimum()},
                              now);
-    path.pacer.set_rate(path.congestion.pacing_rate());
+    const std::uint64_t rate = path.congestion.pacing_rate();
+    path.pacer.set_rate(rate);
+    path.pacer.set_burst(schedule::Pacer::burst_at(rate));
   }
   // Frames of packets that are acknowledged or lost are no longer needed.
   if (path.loss.eliciting_in_flight() == 0) {

@@ -2,6 +2,7 @@
 // while that instant is at most a burst ahead of now.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "base/time.h"
@@ -13,6 +14,13 @@ class Pacer {
  public:
   static constexpr std::uint64_t kUnlimited = 0;
   static constexpr std::uint64_t kDefaultBurstBytes = 64 * 1024;
+  // What a fast path may burst: as much as drains within 50 us. Less would cost its sender a turn of the loop for each
+  // train; more could fill a switch.
+  static constexpr std::uint64_t burst_at(std::uint64_t bytes_per_s) {
+    constexpr std::uint64_t kBurstsPerSecond = 20'000;
+    constexpr std::uint64_t kLargestBurstBytes = 256 * 1024;
+    return std::clamp(bytes_per_s / kBurstsPerSecond, kDefaultBurstBytes, kLargestBurstBytes);
+  }
 
   explicit Pacer(std::uint64_t bytes_per_s = kUnlimited, std::uint64_t burst_bytes = kDefaultBurstBytes);
 

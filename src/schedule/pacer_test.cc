@@ -47,6 +47,12 @@ TEST(Pacer, SendsNoMoreThanRateAndBurstInAnyRun) {
   }
 }
 
+TEST(Pacer, BurstsGrowWithTheRateWithinBounds) {
+  EXPECT_EQ(Pacer::burst_at(100'000'000), Pacer::kDefaultBurstBytes);
+  EXPECT_EQ(Pacer::burst_at(2'000'000'000), 100'000u);
+  EXPECT_EQ(Pacer::burst_at(100'000'000'000), 256u * 1024);
+}
+
 TEST(Pacer, PaysOffWhatIsOwedAtTheNewRate) {
   Pacer pacer{1'000, 0};
   pacer.on_sent(10'000, kStart);
