@@ -17,6 +17,10 @@ namespace {
 
 const std::vector<std::pair<std::string, Mode>> kModes{{"inline", Mode::inline_loop}, {"threads", Mode::threads}};
 const std::vector<std::pair<std::string, Idle>> kIdles{{"spin", Idle::spin}, {"adaptive", Idle::adaptive}};
+const std::vector<std::pair<std::string, BufferMemory>> kBufferMemories{{"heap", BufferMemory::heap},
+                                                                        {"pages", BufferMemory::pages},
+                                                                        {"huge_pages", BufferMemory::huge_pages},
+                                                                        {"files", BufferMemory::files}};
 
 // A word for a value. CLI11's own way to say it names the numbers behind the words, and these would not print.
 template <class Enum>
@@ -52,6 +56,10 @@ void add_common(CLI::App& command, PerfOptions& options) {
       ->type_name("BYTES");
   command.add_flag("--portable", options.portable_link, "Use the portable link instead of Linux's offloads");
   command.add_flag("--openssl", options.openssl, "Use OpenSSL's AES instead of the fastest there is");
+  command.add_option("--buffers", options.buffers.memory, "What large messages live in")
+      ->transform(one_of(kBufferMemories))
+      ->default_str("heap");
+  command.add_option("--buffer-directory", options.buffers.directory, "Where, with --buffers files")->type_name("DIR");
 }
 
 CLI::Option* add_idle(CLI::App& command, Idle& idle, const char* otherwise) {
@@ -197,6 +205,7 @@ Config to_config(const PerfOptions& options, std::shared_ptr<Witness> witness) {
   if (options.mtu != 0) config.datagram_bytes = static_cast<std::size_t>(options.mtu - ip_and_udp_bytes(options.is_v6));
   config.portable_link = options.portable_link;
   config.openssl_aead = options.openssl;
+  config.buffers = options.buffers;
   config.subscriber = std::move(witness);
   if (options.core >= 0) {
     // Worker threads inherit it.

@@ -27,6 +27,7 @@ struct PerfOptions : SecurityOptions {
   int workers = 1;
   bool portable_link = false;
   bool openssl = false;
+  BufferPlan buffers;
   std::uint64_t largest_bytes = Limits{}.message_bytes;  // of a message
   bool has_large = true;                                 // whether there may be some over Limits::inline_bytes
   bool is_v6 = false;                                    // what the addresses given are

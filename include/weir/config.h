@@ -30,6 +30,22 @@ struct WorkerPlace {
   int numa_node = -1;  // node whose CPUs the thread may use, if no core is given; -1: any
 };
 
+// What buffers and large messages live in.
+enum class BufferMemory : std::uint8_t {
+  heap,
+  pages,       // mapped in large pieces, which the kernel backs with huge pages where it can
+  huge_pages,  // reserved ones (vm.nr_hugepages); when there are none left: as `pages`, and an event
+  files,       // mapped files without names, each twice as long as the last, up to 32 GiB: more than there is memory.
+               // Messages lie in them as they were before they were sealed
+};
+
+struct BufferPlan {
+  BufferMemory memory = BufferMemory::heap;
+  std::string directory;                // files: where
+  bool touch = false;                   // pages: at once when they are mapped, the first 64 MiB by Pool::open()
+  std::size_t keep_bytes = 256u << 20;  // of what came back, for the next messages; 0: none
+};
+
 // Every bound of a pool. What is full makes callers wait; nothing grows past these and nothing is dropped silently.
 struct Limits {
   std::size_t inline_bytes = 16 * 1024;           // largest that travels in packets with others, header included
@@ -89,6 +105,7 @@ struct Config {
   bool openssl_aead = false;   // OpenSSL instead of the fastest AES-GCM there is
 
   Limits limits;
+  BufferPlan buffers;
   Timeouts timeouts;
   std::chrono::nanoseconds watchdog = std::chrono::seconds(10);  // 0: none
   OnHang on_hang = OnHang::report;

@@ -29,28 +29,31 @@ Result<std::unique_ptr<ExtentSource>> probed_files(const MemoryPlan& plan) {
 }  // namespace
 
 Result<std::shared_ptr<Memory>> build_memory(const MemoryPlan& plan) {
-  if (plan.kind != MemoryKind::heap && plan.bytes < PageSource::kHugePageBytes) {
+  if (plan.kind != BufferMemory::heap && plan.bytes < PageSource::kHugePageBytes) {
     return std::unexpected(Error(Code::invalid_argument, "buffers in pages or files need at least 2 MiB"));
   }
   std::shared_ptr<Memory> memory;
   const ExtentMemory::Limits limits{.bytes = plan.bytes};
   switch (plan.kind) {
-    case MemoryKind::heap:
+    case BufferMemory::heap:
       memory = std::make_shared<HeapMemory>(plan.bytes);
       break;
-    case MemoryKind::pages:
-    case MemoryKind::huge_pages: {
+    case BufferMemory::pages:
+    case BufferMemory::huge_pages: {
       auto source = std::make_unique<PageSource>(PageSource::Options{
-          .huge = plan.kind == MemoryKind::huge_pages, .touch = plan.touch, .on_degraded = plan.on_degraded});
+          .huge = plan.kind == BufferMemory::huge_pages, .touch = plan.touch, .on_degraded = plan.on_degraded});
       memory = std::make_shared<ExtentMemory>(std::move(source), limits);
       break;
     }
-    case MemoryKind::files: {
+    case BufferMemory::files: {
       auto source = probed_files(plan);
       if (!source) return std::unexpected(std::move(source).error());
       memory = std::make_shared<ExtentMemory>(*std::move(source), limits);
       break;
     }
+  }
+  if (plan.touch && plan.kind != BufferMemory::heap) {
+    if (const Piece first = memory->take(1)) memory->give_back(first);  // maps an extent, which stays
   }
   if (plan.keep_bytes != 0) {
     memory = std::make_shared<CachedMemory>(std::move(memory), std::min(plan.keep_bytes, plan.bytes));

@@ -8,17 +8,16 @@
 #include <string_view>
 
 #include "buffer/memory.h"
+#include "weir/config.h"
 #include "weir/error.h"
 
 namespace weir::buffer {
 
-enum class MemoryKind : std::uint8_t { heap, pages, huge_pages, files };
-
 struct MemoryPlan {
-  MemoryKind kind = MemoryKind::heap;
+  BufferMemory kind = BufferMemory::heap;
   std::uint64_t bytes = 0;                              // in use and kept, all together
   std::uint64_t keep_bytes = std::uint64_t{256} << 20;  // for reuse, of those; 0: nothing is kept
-  bool touch = false;                                   // pages: all of an extent when it is mapped
+  bool touch = false;                                   // pages: all of an extent when it is mapped; the first now
   std::string directory;                                // files: where
   std::function<void(std::string_view sentence)> on_degraded;
 };

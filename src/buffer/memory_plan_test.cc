@@ -12,7 +12,8 @@ namespace {
 constexpr std::size_t kMebibyte = std::size_t{1} << 20;
 
 TEST(MemoryPlan, EveryKindGivesAlignedMemoryUpToItsBoundAndTakesItBack) {
-  for (const MemoryKind kind : {MemoryKind::heap, MemoryKind::pages, MemoryKind::huge_pages, MemoryKind::files}) {
+  for (const BufferMemory kind :
+       {BufferMemory::heap, BufferMemory::pages, BufferMemory::huge_pages, BufferMemory::files}) {
     for (const std::uint64_t keep : {std::uint64_t{0}, 8 * std::uint64_t{kMebibyte}}) {
       SCOPED_TRACE(static_cast<int>(kind));
       const auto memory =
@@ -34,9 +35,9 @@ TEST(MemoryPlan, EveryKindGivesAlignedMemoryUpToItsBoundAndTakesItBack) {
 }
 
 TEST(MemoryPlan, APlanThatCannotWorkIsAnErrorAtOnce) {
-  EXPECT_FALSE(build_memory({.kind = MemoryKind::files, .bytes = 8 * kMebibyte}));
-  EXPECT_FALSE(build_memory({.kind = MemoryKind::files, .bytes = 8 * kMebibyte, .directory = "/nowhere/at/all"}));
-  EXPECT_FALSE(build_memory({.kind = MemoryKind::pages, .bytes = 4'096}));
+  EXPECT_FALSE(build_memory({.kind = BufferMemory::files, .bytes = 8 * kMebibyte}));
+  EXPECT_FALSE(build_memory({.kind = BufferMemory::files, .bytes = 8 * kMebibyte, .directory = "/nowhere/at/all"}));
+  EXPECT_FALSE(build_memory({.kind = BufferMemory::pages, .bytes = 4'096}));
 }
 
 }  // namespace

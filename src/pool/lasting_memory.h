@@ -12,8 +12,6 @@
 
 namespace weir::pool {
 
-inline constexpr std::uint64_t kKeptBytes = std::uint64_t{256} << 20;  // of what came back, for the next messages
-
 // Any thread may take and give back.
 class LastingMemory final : public buffer::Memory {
  public:

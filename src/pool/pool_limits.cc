@@ -5,7 +5,6 @@
 
 #include "engine/footprint.h"
 #include "link/receive_buffer.h"
-#include "pool/lasting_memory.h"
 #include "pool/pool_state.h"
 #include "transfer/block_pool.h"
 
@@ -74,7 +73,7 @@ std::string PoolState::limits() const {
   line("most bytes that all peers together can make this process hold", of_peers * posts_.size() + of_handshakes);
   line("most bytes that all workers can hold", (of_peers + of_calls) * posts_.size() + of_handshakes);
   line("most bytes of buffers and payloads", limits.buffer_bytes / 4 * 5);
-  line("most bytes of them and of large messages that are kept for the next ones", pool::kKeptBytes);
+  line("most bytes of them and of large messages that are kept for the next ones", config_.buffers.keep_bytes);
   line("most bytes that each other thread can add with its calls", of_calls * posts_.size());
   return text;
 }

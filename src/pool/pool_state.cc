@@ -43,6 +43,21 @@ std::uint64_t random_word() {
   return word;
 }
 
+// Bounded by those who take of it: the pool's buffers, and the engines' ledgers of what arrives.
+Result<std::shared_ptr<buffer::Memory>> build_memory(const Config& config) {
+  buffer::MemoryPlan plan{.kind = config.buffers.memory,
+                          .bytes = kUnbounded,
+                          .keep_bytes = config.buffers.keep_bytes,
+                          .touch = config.buffers.touch,
+                          .directory = config.buffers.directory};
+  if (config.subscriber != nullptr) {
+    plan.on_degraded = [subscriber = config.subscriber](std::string_view sentence) {
+      subscriber->on(event::Degraded{{}, "huge pages", sentence});
+    };
+  }
+  return buffer::build_memory(plan);
+}
+
 bool wants_portable_link(const Config& config) {
   const char* wanted = std::getenv("WEIR_LINK");
   return config.portable_link || (wanted != nullptr && std::string_view(wanted) == "portable");
@@ -69,16 +84,16 @@ Result<std::shared_ptr<PoolState>> PoolState::open(Config config) {
   config.on = nullptr;  // the handle may not outlive this call
   if (config.name.empty())
     config.name = "weir-" + std::to_string(getpid()) + "-" + std::to_string(random_word() % 100'000);
-  auto state = std::make_shared<PoolState>(std::move(config), std::move(crew), owns_crew);
+  Result<std::shared_ptr<buffer::Memory>> memory = build_memory(config);
+  if (!memory) return std::unexpected(std::move(memory).error());
+  auto state = std::make_shared<PoolState>(std::move(config), std::move(crew), owns_crew, *std::move(memory));
   if (Result<void> opened = state->open_posts(); !opened) return std::unexpected(opened.error());
   return state;
 }
 
-PoolState::PoolState(Config config, std::shared_ptr<worker::Crew> crew, bool owns_crew)
+PoolState::PoolState(Config config, std::shared_ptr<worker::Crew> crew, bool owns_crew,
+                     std::shared_ptr<buffer::Memory> memory)
     : config_(std::move(config)), crew_(std::move(crew)), owns_crew_(owns_crew), router_(crew_->size()) {
-  // Bounded by those who take of it: the buffers here, and the engines' ledgers of what arrives.
-  std::shared_ptr<buffer::Memory> memory =
-      buffer::build_memory({.bytes = kUnbounded, .keep_bytes = pool::kKeptBytes}).value();
   buffers_ = buffer::BufferPool::create(memory, {.bytes = config_.limits.buffer_bytes});
   arrivals_ = pool::LastingMemory::create(std::move(memory));
   if (crew_->has_threads() && config_.executor_threads > 0) {

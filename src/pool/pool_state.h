@@ -34,7 +34,7 @@ class PoolState {
  public:
   static Result<std::shared_ptr<PoolState>> open(Config config);
 
-  PoolState(Config config, std::shared_ptr<worker::Crew> crew, bool owns_crew);
+  PoolState(Config config, std::shared_ptr<worker::Crew> crew, bool owns_crew, std::shared_ptr<buffer::Memory> memory);
   ~PoolState();
   PoolState(const PoolState&) = delete;
   PoolState& operator=(const PoolState&) = delete;

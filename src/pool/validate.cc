@@ -71,6 +71,9 @@ Result<void> validate(const Config& config) {
   }
   if (config.workers < 0) return std::unexpected(refuse("workers must not be negative; 0 means that you call poll()"));
   if (config.executor_threads < 0) return std::unexpected(refuse("executor_threads must not be negative"));
+  if ((config.buffers.memory == BufferMemory::files) == config.buffers.directory.empty()) {
+    return std::unexpected(refuse("buffers.directory is for buffers in files, and these need one"));
+  }
   if (config.watchdog < std::chrono::nanoseconds::zero()) {
     return std::unexpected(refuse("watchdog must not be negative; 0 turns it off"));
   }
@@ -97,6 +100,7 @@ Result<void> validate(const Config& config) {
       {"limits.large_reply_bytes", limits.large_reply_bytes, limits.inline_bytes, kLarge},
       {"limits.large_bytes_per_peer", limits.large_bytes_per_peer, limits.inline_bytes, kLarge},
       {"limits.buffer_bytes", limits.buffer_bytes, 0, kLarge},
+      {"buffers.keep_bytes", config.buffers.keep_bytes, 0, kLarge},
       {"limits.receive_buffers", limits.receive_buffers, 2 * link::kReceiveBuffers, 1u << 24},
       {"limits.executor_queue", limits.executor_queue, 1, 1u << 30},
       {"limits.credentials", limits.credentials, 1, peer::SecretMap::kMaxCapacity},
