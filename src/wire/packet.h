@@ -137,7 +137,7 @@ inline constexpr std::byte kUnknownPathByte{0x07};
 // To a hello or first packet: no such credential here.
 struct UnknownSecret {
   std::uint32_t to_path = 0;         // the initiator's
-  std::array<std::byte, 16> echo{};  // of a hello: the first half of its random; of a first packet: its nonce
+  std::array<std::byte, 16> echo{};  // of a hello: half of its random; of a first packet: nonce, 4 bytes of who answers
   CredentialId credential{};
 };
 inline constexpr std::size_t kUnknownSecretBytes = 2 + 4 + 16 + kCredentialBytes + kTagBytes;
