@@ -1,4 +1,5 @@
-// What one handshake between two pools has agreed on: a secret with a public name, and the terms for using it.
+// What one handshake between two pools has agreed on: a secret with a public name, and the terms for using it
+// (docs/protocol.md, rules I-5 and I-6).
 #pragma once
 
 #include <array>

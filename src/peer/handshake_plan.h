@@ -1,5 +1,5 @@
 // Who shakes hands when: at most one handshake per address at a time, so many in all, backoff with jitter after a
-// failure, and renewal of what is in use before its period ends.
+// failure, and renewal of what is in use before its period ends (docs/protocol.md, rules I-9 and R-5).
 //
 // The renewal of an address comes at its own point in the last quarter of the period. The point follows from the
 // address and a random of this host, so that neither all peers of a host nor all hosts of a peer come at once.

@@ -1,3 +1,4 @@
+// Who shakes hands when (docs/protocol.md, rules I-9 and R-5).
 #include "peer/handshake_plan.h"
 
 #include <gtest/gtest.h>

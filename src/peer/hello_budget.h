@@ -1,5 +1,5 @@
 // How many hellos may still go to addresses that peers say are theirs. A peer that names somebody else's address must
-// not be able to have that one flooded by us, however often it shakes hands.
+// not be able to have that one flooded by us, however often it shakes hands (docs/protocol.md, rule I-10).
 //
 // What has returned a sealed packet has shown that it wants ours, and is not counted for a while. Any other address has
 // room for kHellos, which comes back slowly. An IP that nobody has proven to be the peer's is counted as a whole, or

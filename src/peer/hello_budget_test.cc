@@ -1,3 +1,4 @@
+// Hellos to addresses that have not answered (docs/protocol.md, rules I-10 and I-12).
 #include "peer/hello_budget.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Which packet numbers of one key were received: a sliding window over 64-bit numbers, and the reconstruction of a
-// full number from the 24 bits that travel.
+// Which packet numbers of one direction of a path were received (docs/protocol.md, rule P-8): a sliding window over
+// 64-bit numbers, and the reconstruction of a full number from the 24 bits that travel (P-5).
 //
 // The window starts with 512 bits and doubles while 10 ms of the path's packets do not fit, up to 65,536. What is older
 // than the window remembers counts as too old, also right after the window grew: an unknown number is never fresh.
@@ -16,12 +16,12 @@ namespace weir::peer {
 
 enum class Freshness : std::uint8_t { fresh, seen, too_old };
 
-// One per path and key; single-threaded. 512 bits are inline; a busy path owns up to 8 KiB more.
+// One per path, for all its keys; single-threaded. 512 bits are inline; a busy path owns up to 8 KiB more.
 class ReplayWindow {
  public:
   static constexpr std::uint64_t kSmallestBits = 512;
   static constexpr std::uint64_t kLargestBits = 65'536;
-  static constexpr std::uint64_t kLimit = std::uint64_t{1} << 62;  // no path lives so long; keeps sums from wrapping
+  static constexpr std::uint64_t kLimit = std::uint64_t{1} << 62;  // P-4: no path lives so long; no sum wraps
   static constexpr Duration kSpan = std::chrono::milliseconds{10};
 
   ReplayWindow() = default;

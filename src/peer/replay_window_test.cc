@@ -1,3 +1,4 @@
+// Replays, and the numbers of packets (docs/protocol.md, rules P-4, P-5 and P-8).
 #include "peer/replay_window.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// The credentials that a pool shares with other pools, by id and by the peer's handshake address.
+// The credentials that a pool shares with other pools, by id and by the peer's handshake address (docs/protocol.md,
+// rules I-7 and I-8).
 //
 // A credential's life, which only goes forward:
 //

@@ -1,3 +1,4 @@
+// The life of a credential (docs/protocol.md, rules I-7 and I-8).
 #include "peer/secret_map.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// When an acknowledgement must go. It may always ride along with something else: ask wanted() when a packet is built,
-// and call on_ack_sent() if one was put in.
+// When an acknowledgement must go (docs/protocol.md, rule A-2). It may always ride along with something else: ask
+// wanted() when a packet is built, and call on_ack_sent() if one was put in.
 #pragma once
 
 #include <cstddef>

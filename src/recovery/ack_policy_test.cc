@@ -1,3 +1,4 @@
+// When acknowledgements go (docs/protocol.md, rule A-2).
 #include "recovery/ack_policy.h"
 
 #include <gtest/gtest.h>

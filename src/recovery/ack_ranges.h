@@ -1,4 +1,4 @@
-// Receiver side: which packet numbers to acknowledge, as ranges.
+// Receiver side: which packet numbers to acknowledge, as ranges (docs/protocol.md, rule A-3).
 #pragma once
 
 #include <cstddef>

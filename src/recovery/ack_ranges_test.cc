@@ -1,3 +1,4 @@
+// What is acknowledged, and what is forgotten (docs/protocol.md, rule A-3).
 #include "recovery/ack_ranges.h"
 
 #include <gtest/gtest.h>

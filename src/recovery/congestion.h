@@ -1,5 +1,5 @@
-// How much may be in flight on one path, and how fast it may leave. One virtual call per packet sent and per
-// acknowledgement: nothing here is paid per frame or per acknowledged packet.
+// How much may be in flight on one path, and how fast it may leave (docs/protocol.md, rules N-1 to N-5). One virtual
+// call per packet sent and per acknowledgement: nothing here is paid per frame or per acknowledged packet.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// Whether the path carries ECN marks truthfully (after RFC 9000, section 13.4.2). The first packets are marked as a
-// test; marks go on only if the peer's counts cover them. A path that bleaches, invents or loses marks is not trusted.
+// Whether the path carries ECN marks truthfully (docs/protocol.md, rule N-6; after RFC 9000, section 13.4.2). The first
+// packets are marked as a test; marks go on only if the peer's counts cover them. A path that bleaches, invents or
+// loses marks is not trusted.
 #pragma once
 
 #include <cstdint>

@@ -1,3 +1,4 @@
+// Whom to trust with marks (docs/protocol.md, rule N-6).
 #include "recovery/ecn_validator.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// Loss detection as RFC 9002, section 6, describes it, for one packet number space.
+// Loss detection as RFC 9002, section 6, describes it, for one packet number space (docs/protocol.md, rules
+// and; persistent congestion: N-4).
 //
 // A packet is lost when one sent three or more later was acknowledged, or when one sent later was and 9/8 of
 // a round trip passed. If nothing is heard at all, a probe timeout asks the caller to send something; it declares

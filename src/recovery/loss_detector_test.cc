@@ -1,3 +1,4 @@
+// Losses, probe timeouts and what refutes them (docs/protocol.md, rules and N-4).
 #include "recovery/loss_detector.h"
 
 #include <gtest/gtest.h>

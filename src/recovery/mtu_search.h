@@ -1,4 +1,4 @@
-// Path MTU by probing, after RFC 8899. Sizes are UDP payload bytes.
+// Path MTU by probing, after RFC 8899 (docs/protocol.md, rules M-1 to M-5). Sizes are UDP payload bytes.
 //
 // The search climbs a ladder of sizes that real links have. When a rung fails it first asks whether anything a little
 // above the present size gets through, which is mostly not so and ends the search; if it does, the rest is bisected.

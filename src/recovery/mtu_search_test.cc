@@ -1,3 +1,4 @@
+// The search for the MTU (docs/protocol.md, rules M-1 to M-5).
 #include "recovery/mtu_search.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Round-trip estimate as RFC 9002, section 5, computes it.
+// Round-trip estimate as RFC 9002, section 5, computes it (docs/protocol.md, rule A-5).
 #pragma once
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The round-trip estimate (docs/protocol.md, rule A-5).
 #include "recovery/rtt.h"
 
 #include <gtest/gtest.h>

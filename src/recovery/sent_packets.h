@@ -1,4 +1,5 @@
-// Sender side: the packets in flight, a ring indexed by packet number.
+// Sender side: the packets in flight, a ring indexed by packet number. Its bound is that of rule L-3
+// (docs/protocol.md).
 #pragma once
 
 #include <cstddef>

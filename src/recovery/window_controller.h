@@ -1,4 +1,5 @@
-// Slow start, then additive increase and multiplicative decrease, with at most one decrease per round trip.
+// Slow start, then additive increase and multiplicative decrease, with at most one decrease per round trip
+// (docs/protocol.md, rules N-1 to N-5 and A-10).
 #pragma once
 
 #include <cstdint>

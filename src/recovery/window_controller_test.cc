@@ -1,3 +1,4 @@
+// The window (docs/protocol.md, rules N-1 to N-5 and A-10).
 #include "recovery/window_controller.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Room for answers (docs/protocol.md, rule C-9).
 #include "token/answer_room.h"
 
 #include <gtest/gtest.h>

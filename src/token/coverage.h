@@ -1,5 +1,6 @@
-// Coverage: which bytes of a region are there. Slices mostly come in order, so a region itself knows only how far it is
-// covered from its beginning; what lies beyond a gap is kept in a record of ranges that is borrowed while there is one.
+// Coverage: which bytes of a region are there (docs/protocol.md, rule G-6). Slices mostly come in order, so a region
+// itself knows only how far it is covered from its beginning; what lies beyond a gap is kept in a record of ranges that
+// is borrowed while there is one.
 #pragma once
 
 #include <array>

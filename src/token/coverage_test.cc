@@ -1,3 +1,4 @@
+// Which bytes of a large message are there (docs/protocol.md, rule G-6).
 #include "token/coverage.h"
 
 #include <gtest/gtest.h>

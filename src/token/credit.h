@@ -1,4 +1,4 @@
-// Byte credit for inline requests (docs/protocol.md, rules C-*).
+// Byte credit for inline requests (docs/protocol.md, rules C-1 to C-7).
 //
 // The receiver tells each sender up to which total, counted from the path's start, it may send. Limits only grow, so a
 // lost or repeated frame is harmless. A request's cost comes back when its handler has answered, not when it arrived:

@@ -1,4 +1,4 @@
-// The line of those who wait for credit.
+// The line of those who wait for credit (docs/protocol.md, rules C-5 and C-7).
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// The ledger against a model of what it promised, in random order, with lost announcements and peers that lie.
+// The ledger against a model of what it promised, in random order, with lost announcements and peers that lie
+// (docs/protocol.md, rules C-2 to C-7).
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Credit of one level (docs/protocol.md, rules C-1 to C-5 and C-7).
 #include "token/credit.h"
 
 #include <gtest/gtest.h>

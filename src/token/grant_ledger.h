@@ -1,4 +1,4 @@
-// GrantLedger: whose large message is given memory next.
+// GrantLedger: whose large message is given memory next (docs/protocol.md, rule G-3; ahead of need: G-7).
 //
 // Memory is kept in purses: one for requests of each level of nesting, one for replies. No wait for one holds another.
 // An ask names a purse and the bytes of one whole message; when its turn comes all of them are reserved at once, so

@@ -1,3 +1,4 @@
+// Whose turn it is to be granted memory (docs/protocol.md, rules G-3 and G-7).
 #include "token/grant_ledger.h"
 
 #include <gtest/gtest.h>

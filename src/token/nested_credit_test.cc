@@ -1,4 +1,4 @@
-// Credit of calls from inside handlers: each level has a pool of its own.
+// Credit of calls from inside handlers: each level has a pool of its own (docs/protocol.md, rule C-6).
 #include <gtest/gtest.h>
 
 #include <algorithm>

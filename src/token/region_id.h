@@ -1,5 +1,5 @@
-// How a region is named on the wire: slot in the low 24 bits, generation in the high 40. Generations begin at 1, so
-// that 0 names no region.
+// How a region is named on the wire (docs/protocol.md, rule G-4): slot in the low 24 bits, generation in the high 40.
+// Generations begin at 1, so that 0 names no region.
 #pragma once
 
 #include <cstdint>

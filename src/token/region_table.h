@@ -1,4 +1,5 @@
-// RegionTable: the regions that a receiver has granted, from the grant to the moment its memory may be used again.
+// RegionTable: the regions that a receiver has granted, from the grant to the moment its memory may be used again
+// (docs/protocol.md, rules G-4, G-6, G-9 and G-11).
 //
 // A region is memory that one path may write into. Its name is a slot and a generation that no other grant of that slot
 // ever has; a slot at the end of its generations is leaked. Whatever a peer names, only a region that is granted, and

@@ -1,3 +1,4 @@
+// The life of a region (docs/protocol.md, rules G-4, G-6, G-9 and G-11).
 #include "token/region_table.h"
 
 #include <gtest/gtest.h>

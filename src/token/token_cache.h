@@ -1,5 +1,5 @@
 // TokenCache: the write tokens that a sender has been given ahead of need. With one in hand a large message goes out at
-// once, without a round trip to ask for memory.
+// once, without a round trip to ask for memory (docs/protocol.md, rule G-7).
 //
 // A token is good for one message, and a grant may arrive twice. So the cache remembers the newest generation it has
 // heard of in each of the region slots that were mentioned last; a token that is no newer is refused. A duplicate that

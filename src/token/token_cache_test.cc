@@ -1,3 +1,4 @@
+// Tokens that a sender keeps (docs/protocol.md, rule G-7).
 #include "token/token_cache.h"
 
 #include <gtest/gtest.h>

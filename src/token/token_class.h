@@ -1,6 +1,6 @@
-// The sizes of regions that a receiver grants ahead of need: 64 KiB, doubling up to 1 MiB. A sender's next message is
-// seldom as long as its last one, but it is often of its class. Larger messages get regions of exactly their size, once
-// they are there: memory of that size is too dear to lie idle in a guess.
+// The sizes of regions that a receiver grants ahead of need (docs/protocol.md, rule G-7): 64 KiB, doubling up to 1 MiB.
+// A sender's next message is seldom as long as its last one, but it is often of its class. Larger messages get regions
+// of exactly their size, once they are there: memory of that size is too dear to lie idle in a guess.
 #pragma once
 
 #include <bit>

@@ -1,3 +1,4 @@
+// The ack frame (docs/protocol.md, rule F-4).
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Frames: the messages inside a sealed packet (docs/protocol.md, rules F-*). Every frame is idempotent. Integers are
-// little-endian and of fixed size: decoding a call is a handful of loads.
+// Frames: the messages inside a sealed packet (docs/protocol.md, rules F-1 to F-11). Every frame is idempotent (F-3).
+// Integers are little-endian and of fixed size (P-1): decoding a call is a handful of loads.
 #pragma once
 
 #include <array>
@@ -39,7 +39,7 @@ enum class FrameType : std::uint8_t {
   transfer_ack = 22,
 };
 
-// Names a transfer within a path: slot in the low 24 bits, generation in the high 40.
+// Names a transfer within a path (F-5): slot in the low 24 bits, generation in the high 40.
 inline constexpr std::uint32_t kSlotBits = 24;
 inline constexpr std::uint32_t kMaxSlots = 1u << kSlotBits;
 inline constexpr std::uint64_t kMaxGeneration = (1ull << 40) - 1;
@@ -54,7 +54,7 @@ struct TransferId {
   }
 };
 
-// A part of a message, or all of it. `bytes` are the message's header and body in one.
+// A part of a message, or all of it (F-8). `bytes` are the message's header and body in one.
 struct MessagePart {
   TransferId id;
   ByteSpan bytes;
@@ -65,6 +65,7 @@ struct MessagePart {
   bool is_whole() const { return bytes.size() == total; }
 };
 
+// F-6.
 struct RequestFrame {
   MessagePart part;
   std::uint64_t method = 0;
@@ -74,12 +75,14 @@ struct RequestFrame {
   bool is_large = false;           // the bytes open a large message
 };
 
+// F-7; how an error travels: F-9.
 struct ReplyFrame {
   MessagePart part;
   bool failed = false;    // the body is an error: code, then the sentence
   bool is_large = false;  // the bytes open a large message
 };
 
+// F-4.
 struct AckFrame {
   static constexpr std::size_t kMaxRanges = 32;
   struct Range {
@@ -93,7 +96,7 @@ struct AckFrame {
   Range ranges[kMaxRanges];  // descending; the first ends with `largest`
 };
 
-// The other frames carry one value each:
+// The other frames carry one value each (F-11; why a path is closed: L-6):
 //   credit          level, limit: requests of that level may use credit up to `limit`, counted from the path's start
 //   probe, probe_response   a timestamp of the prober's, echoed
 //   flow_reset      a transfer id
@@ -104,14 +107,14 @@ enum class CloseReason : std::uint8_t {
   idle = 1,      // the sender gives the path up; calls that it has not seen may be sent again elsewhere
   violation = 2  // the receiver broke a rule
 };
-// A cancellation tells what its request cost, because the request may never have arrived and never will.
+// A cancellation tells what its request cost, because the request may never have arrived and never will (T-8).
 struct CancelFrame {
   TransferId id;
   std::uint8_t level = 0;
   std::uint16_t total = 0;  // bytes of the request
 };
 
-// A request waits for credit of its level: the most urgent one, which needs the limit to be `needed`.
+// A request waits for credit of its level (C-5): the most urgent one, which needs the limit to be `needed`.
 struct BlockedFrame {
   std::uint8_t level = 0;
   std::uint8_t priority = 0;
@@ -124,7 +127,7 @@ struct RetireFrame {
   std::array<std::byte, 16> mac{};
 };
 
-// The responder's number for this path, and the key by which it can later be believed that it lost the path.
+// The responder's number for this path (H-10), and the key by which it can later be believed that it lost it.
 struct PathFrame {
   std::uint32_t path = 0;
   std::array<std::byte, 16> reset_key{};

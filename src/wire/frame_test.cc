@@ -1,3 +1,4 @@
+// The layouts of all frames but those of large messages (docs/protocol.md, rules F-3 to F-9 and F-11).
 #include "wire/frame.h"
 
 #include <gtest/gtest.h>

@@ -12,7 +12,8 @@
 
 namespace weir::wire {
 
-// A region: memory of a receiver's that one sender may write into. Slot in the low 24 bits, generation in the high 40.
+// A region: memory of a receiver's that one sender may write into (G-4). Slot in the low 24 bits, generation in the
+// high 40.
 inline constexpr std::uint64_t kNoRegion = 0;
 
 // Whose bytes a frame speaks of, within its path.
@@ -22,7 +23,7 @@ enum class Side : std::uint8_t {
   none = 2,     // of no transfer yet: a token that the sender may keep
 };
 
-// How the bytes of a large_request or large_reply frame begin; the message's header follows.
+// How the bytes of a large_request or large_reply frame begin (G-2); the message's header follows.
 struct CargoFrame {
   std::uint64_t body_bytes = 0;
   std::uint64_t region = kNoRegion;  // that it is written into already; kNoRegion: it asks for one
@@ -37,6 +38,7 @@ inline constexpr std::size_t kCargoBytes = 56;
 inline constexpr std::size_t kCargoKeyOffset = 40;
 inline constexpr std::size_t kCargoRegionOffset = 8;  // where `region` is: it may become known after the rest
 
+// G-5.
 struct SliceFrame {
   std::uint64_t region = 0;
   std::uint32_t record = 0;        // counted from the message's first one
@@ -46,6 +48,7 @@ struct SliceFrame {
 inline constexpr std::size_t kSliceBytes = 15;
 inline constexpr std::size_t kSliceTagBytes = 16;
 
+// G-4.
 struct GrantFrame {
   Side side = Side::none;
   TransferId id;
@@ -56,6 +59,7 @@ struct GrantFrame {
 };
 inline constexpr std::size_t kGrantBytes = 1 + 1 + 8 + 8 + 8 + 4 + 4;
 
+// G-9.
 struct RevokeFrame {
   Side side = Side::none;
   TransferId id;
@@ -63,7 +67,7 @@ struct RevokeFrame {
 };
 inline constexpr std::size_t kRevokeBytes = 1 + 1 + 8 + 8;
 
-// request_regions, transfer_ack: `value` is unused; region_exhausted: microseconds after which asking again makes
+// G-10. request_regions, transfer_ack: `value` is unused; region_exhausted: microseconds after which asking again makes
 // sense.
 struct SideFrame {
   Side side = Side::none;

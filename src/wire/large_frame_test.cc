@@ -1,3 +1,4 @@
+// The layouts of large messages (docs/protocol.md, rules G-2, G-4, G-5, G-9 and G-10).
 #include "wire/large_frame.h"
 
 #include <gtest/gtest.h>

@@ -1,12 +1,12 @@
-// Packets as they travel (docs/protocol.md, rules P-*). A sealed packet is an 8-byte header, ciphertext and a 16-byte
-// tag; the header is authenticated with it.
+// Packets as they travel (docs/protocol.md, rules P-2 and P-3; handshakes: H-2, H-3; lost state: ). A sealed
+// packet is an 8-byte header, ciphertext and a 16-byte tag; the header is authenticated with it.
 //
 //   byte 0      bits 0-1 type, bits 2-6 low bits of the key id, bit 7 whether it is a data packet
 //   bytes 1-3   low bits of the packet number
 //   bytes 4-7   the path, in the receiver's numbering
 //
-// A data packet goes on with 2 bytes of text length, the text, the tag, and a slice of ciphertext up to its end. The
-// slice is authenticated in the header's stead, all of which the key, the nonce and the lengths stand for.
+// A data packet (G-5) goes on with 2 bytes of text length, the text, the tag, and a slice of ciphertext up to its end.
+// The slice is authenticated in the header's stead, all of which the key, the nonce and the lengths stand for.
 #pragma once
 
 #include <array>
@@ -61,7 +61,7 @@ inline PacketHeader decode_header(const std::byte* from) {
           .path = load<std::uint32_t>(from + 4)};
 }
 
-// What both sides tell of themselves.
+// What both sides tell of themselves (H-2).
 struct Introduction {
   std::uint32_t path = 0;  // the sender's own number for this path; 0 from a responder, who tells it later
   std::uint16_t worker = 0;
@@ -75,7 +75,7 @@ struct Introduction {
 inline constexpr std::size_t kCredentialBytes = 16;
 using CredentialId = std::array<std::byte, kCredentialBytes>;
 
-// A hello is padded so that no answer to it is larger than itself.
+// A hello is padded so that no answer to it is larger than itself (H-1).
 inline constexpr std::size_t kHelloBytes = 256;
 
 struct Hello {
@@ -134,15 +134,15 @@ std::optional<DecodedFirst> decode_first(ByteSpan datagram);
 inline constexpr std::byte kUnknownSecretByte{0x06};
 inline constexpr std::byte kUnknownPathByte{0x07};
 
-// To a hello or first packet: no such credential here.
+// To a hello or first packet: no such credential here.
 struct UnknownSecret {
   std::uint32_t to_path = 0;         // the initiator's
-  std::array<std::byte, 16> echo{};  // of a hello: the first half of its random; of a first packet: its nonce
+  std::array<std::byte, 16> echo{};  // of a hello: half of its random; of a first packet: nonce, 4 bytes of who answers
   CredentialId credential{};
 };
 inline constexpr std::size_t kUnknownSecretBytes = 2 + 4 + 16 + kCredentialBytes + kTagBytes;
 
-// To a sealed packet: no such path here. Smaller than the smallest packet that can provoke it.
+// To a sealed packet: no such path here. Smaller than the smallest packet that can provoke it.
 struct UnknownPath {
   std::uint32_t number_low = 0;  // of that packet
   std::uint32_t path = 0;        // that it named

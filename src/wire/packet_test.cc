@@ -1,3 +1,4 @@
+// The layouts of datagrams (docs/protocol.md, rules P-2, H-1 to H-3, R-2 and R-4).
 #include "wire/packet.h"
 
 #include <gtest/gtest.h>
