@@ -141,6 +141,8 @@ HANDSHAKE_ROWS = {
 }
 IDLE_GOAL_PERCENT = 1.0
 UNDISTURBED_SHARE = 0.9
+NEAR_NS = 150  # a round trip between cores that share a cache is below, between others above
+NEAR_PATIENCE_S = 60
 MTUS = {"1500": 1500, "loopback": None}
 
 
@@ -218,17 +220,36 @@ class Bench:
                            *peer.client_options, *extra]
                 return run_client(command, self.options.seconds, self.environment)
 
+    def core_distance(self):
+        """Nanoseconds from one core to the other and back; None if that is not known."""
+        program = self.peer_directory / "core_distance"
+        if not os.access(program, os.X_OK) or self.options.server_core == self.options.client_core:
+            return None
+        command = [str(program), str(self.options.client_core), str(self.options.server_core)]
+        result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+        return float(result.stdout) if result.returncode == 0 else None
+
+    def await_near_cores(self):
+        """With --near: until the cores share a cache, or for a minute."""
+        end = time.monotonic() + NEAR_PATIENCE_S
+        while True:
+            distance = self.core_distance()
+            if not self.options.near or distance is None or distance < NEAR_NS or time.monotonic() > end:
+                return distance
+            time.sleep(0.5)
+
     def compare(self, case, mtu, peer_name):
         """One row: `pairs` pairs of Weir and the peer, alternating."""
         peer = PEERS.get(peer_name)
         label = peer.label if peer else "weir with a secret"
-        row = {"peer": peer_name, "label": label, "pairs": [], "status": "ok"}
+        row = {"peer": peer_name, "label": label, "pairs": [], "distances_ns": [], "status": "ok"}
         if peer and not self.is_built(peer):
             row["status"] = "not built" + (f" (install {peer.package}, then configure again)" if peer.package else "")
             return row
         try:
             for _ in range(self.options.pairs):
                 pair = {}
+                row["distances_ns"].append(self.await_near_cores())
                 if not self.options.peers_only:
                     side = "weir"
                     pair["weir"] = self.measure_weir(case, mtu, self.security(case))
@@ -330,6 +351,9 @@ def print_row(case, row):
         line += (f" {case.show(row['weir_median']):>16} {row['ratio_median']:>10.2f} x"
                  f"   ({row['ratio_min']:.2f} .. {row['ratio_max']:.2f})")
     lost = sum(pair["peer"].get("lost", 0) for pair in row["pairs"])
+    far = sum(distance is not None and distance >= NEAR_NS for distance in row["distances_ns"])
+    if far:
+        line += f"   cores far apart in {far} of {len(row['pairs'])} pairs"
     share = smallest_spinning_share(row)
     if share < UNDISTURBED_SHARE:
         line += f"   DISTURBED: a spinning client got {100 * share:.0f} % of its core"
@@ -456,6 +480,8 @@ def parse_arguments():
     parser.add_argument("--peer", dest="peers", action="append", choices=list(PEERS),
                         help="compare with this one instead of the case's own peers; repeatable")
     parser.add_argument("--mtu", dest="mtus", action="append", choices=list(MTUS), help="only this MTU; repeatable")
+    parser.add_argument("--near", action="store_true",
+                        help="begin a pair when both cores share a cache, which on a virtual machine comes and goes")
     parser.add_argument("--server-core", type=int, default=0)
     parser.add_argument("--client-core", type=int, default=1)
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write all figures there")
