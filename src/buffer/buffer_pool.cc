@@ -99,14 +99,6 @@ void BufferPool::close() {
   serve();
 }
 
-void BufferPool::retry() {
-  {
-    const std::lock_guard lock{mutex_};
-    ++returns_;
-  }
-  serve();
-}
-
 Payload BufferPool::find(std::uint64_t id) {
   Block* const block = registry_.hold(id);
   if (block == nullptr) return {};

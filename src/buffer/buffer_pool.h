@@ -71,9 +71,6 @@ class BufferPool final : public BlockOwner, public std::enable_shared_from_this<
   // Refuses what comes and tells all who wait. What is allocated stays good.
   void close();
 
-  // Others gave memory back to the same Memory.
-  void retry();
-
   // The payload with this id; empty if there is none (any more). Any thread, any number, no lock.
   [[nodiscard]] Payload find(std::uint64_t id);
 

@@ -230,19 +230,6 @@ TEST(BufferPool, MemoryThatNobodyCanBringBackIsNotWaitedFor) {
   memory->give_back(elsewhere);
 }
 
-TEST(BufferPool, MemoryThatOthersGaveBackIsSeenByRetry) {
-  const auto memory = std::make_shared<HeapMemory>(3 * kRoom);
-  const Piece elsewhere = memory->take(2 * kHundred);
-  const auto pool = BufferPool::create(memory, {.bytes = 3 * kRoom});
-  Buffer held = *pool->try_allocate(kHundred);
-  Waiting waiting;
-  EXPECT_FALSE(pool->allocate(kHundred, {}, waiting));
-  memory->give_back(elsewhere);
-  EXPECT_FALSE(waiting.result);
-  pool->retry();
-  EXPECT_TRUE(waiting.result && *waiting.result);
-}
-
 // Each one that is told drops its buffer at once, which serves the next: no deeper than one at a time.
 TEST(BufferPool, AsManyAsWaitCanBeServedByOneReturn) {
   struct Dropping final : BufferPool::Waiter {

@@ -27,6 +27,14 @@ bool is_possible(const wire::CargoFrame& cargo) {
   return cargo.body_bytes % cargo.record_bytes == 0 || begin + cargo.body_bytes == cargo.payload_bytes;
 }
 
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Winvalid-offsetof"
+Arrival& arrival_of(token::Ask& ask) {
+  static_assert(offsetof(Arrival, ask) == 0);
+  return *reinterpret_cast<Arrival*>(&ask);
+}
+#pragma GCC diagnostic pop
+
 }  // namespace
 
 Core::Verdict Core::begin_arrival(Path& path, IncomingTransfer* transfer, OutgoingCall* call, wire::TransferId id,
@@ -233,6 +241,8 @@ void Core::revoke_region(Path& path, token::Region& region, Instant now) {
     if (Arrival* const arrival = find_arrival(path, region.side, id)) {
       arrival->lost_region = region.id;
       arrival->region = wire::kNoRegion;
+      arrival->timer.tag = static_cast<std::uint32_t>(TimerKind::arrival);
+      wheel.arm(arrival->timer, now + kLongestUnasked);
     }
   } else {
     grants.end_speculation(path.large->account);
@@ -257,10 +267,18 @@ Arrival* Core::find_arrival(Path& path, wire::Side side, wire::TransferId id) {
   return slot.transfer->arrival;
 }
 
+// Its sender was told that its region is gone, and does not ask for another: it would keep its place for ever.
+void Core::on_arrival_timer(Arrival& arrival, Instant now) {
+  if (Path* const path = find_path(arrival.path)) {
+    refuse_arrival(*path, arrival.transfer, arrival.call, arrival.id, Code::timeout, now);
+  }
+}
+
 // The sender knows that its region is gone, and is still there.
 void Core::on_request_regions(Path& path, const wire::SideFrame& frame, Instant now) {
   Arrival* const arrival = find_arrival(path, frame.side, frame.id);
   if (arrival == nullptr || arrival->region != wire::kNoRegion || arrival->ask.is_waiting()) return;
+  wheel.cancel(arrival->timer);
   if (++arrival->lost_regions > kMaxLostRegions) {
     return refuse_arrival(path, arrival->transfer, arrival->call, arrival->id, Code::timeout, now);
   }
@@ -349,6 +367,7 @@ void Core::acknowledge_transfer(Path& path, wire::Side side, wire::TransferId id
 // The message is not wanted any more, or is complete: its place in the line and its region, if it has one, are free.
 void Core::drop_arrival(Path& path, Arrival& arrival, Instant now) {
   grants.withdraw(arrival.ask);
+  wheel.cancel(arrival.timer);
   if (arrival.region != wire::kNoRegion) {
     if (token::Region* const region = regions.find(arrival.region)) regions.revoke(*region, now);
   }

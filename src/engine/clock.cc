@@ -43,6 +43,9 @@ void Core::on_timeout(Instant now) {
       case TimerKind::writer:
         on_writer_timer(owner_of<transfer::Writer>(timer));
         break;
+      case TimerKind::arrival:
+        on_arrival_timer(owner_of<transfer::Arrival>(timer), now);
+        break;
       case TimerKind::regions:
         on_regions_timer(now);
         break;

@@ -98,8 +98,9 @@ struct Core {
 
   static constexpr std::uint32_t kSmallestInFlightBytes = 16 * 1024;
   static constexpr std::uint64_t kLeastPartPerLife = 16;  // of a message, in a region's life, while others wait
-  static constexpr Duration kLongestUnfetched = std::chrono::seconds(30);             // a large reply without a region
-  static constexpr Duration kLongestReply = std::chrono::minutes(10);                 // with one
+  static constexpr Duration kLongestUnfetched = std::chrono::seconds(30);  // a large reply without a region
+  static constexpr Duration kLongestUnasked = std::chrono::seconds(10);    // a message whose region was taken back
+  static constexpr Duration kLongestReply = std::chrono::minutes(10);      // with one
   static constexpr std::uint8_t kMaxLostRegions = transfer::Writer::kMaxLostRegions;  // that one message survives
   static constexpr std::size_t kMaxDataSegments = 1'024;                              // in one collect()
   static constexpr unsigned kWriterSerialBits = 20;  // the rest of a frame's name is an offset of 44 bits
@@ -108,6 +109,7 @@ struct Core {
   // ---- handshake.cc ----
   void start_hello(Peer& peer, Instant now);
   void send_hello(Peer& peer, Instant now);
+  bool may_answer_stranger(Instant now);
   void on_hello(ByteSpan datagram, const Address& from, Instant now);
   void on_hello_reply(ByteSpan datagram, const Address& from, Instant now);
   void on_first(MutableByteSpan datagram, const Address& from, std::uint8_t ecn, detail::Pin* buffer, Instant now);
@@ -193,6 +195,7 @@ struct Core {
   void give_up_reply(Path& path, IncomingSlot& slot);
   void arm_writer_timer(transfer::Writer& writer, Instant now, Duration longest);
   void on_writer_timer(transfer::Writer& writer);
+  void on_arrival_timer(transfer::Arrival& arrival, Instant now);
   // Takes over the reference on `sealed`.
   void answer_large(IncomingTransfer& transfer, buffer::Sealed* sealed, transfer::CargoRange range, ByteSpan header,
                     Instant now);
@@ -231,10 +234,6 @@ struct Core {
   void grant_token(Path& path, std::uint64_t message_bytes, Instant now);
   void revoke_spare_tokens(Instant now);
   void revoke_region(Path& path, token::Region& region, Instant now);
-  static transfer::Arrival& arrival_of(token::Ask& ask) {
-    static_assert(offsetof(transfer::Arrival, ask) == 0);
-    return *reinterpret_cast<transfer::Arrival*>(&ask);
-  }
   transfer::Arrival* find_arrival(Path& path, wire::Side side, wire::TransferId id);
   void on_request_regions(Path& path, const wire::SideFrame& frame, Instant now);
   Verdict on_slice(Path& path, const wire::SliceFrame& frame, ByteSpan slice, Instant now);

@@ -79,8 +79,8 @@ void Engine::reply(IncomingTransfer& request, ByteSpan header, ByteSpan body, In
   core_->answer(request, header, body, false, now);
 }
 
-void Engine::fail(IncomingTransfer& request, Code code, std::string_view sentence, Instant now) {
-  core_->answer_error(request, code, true, sentence, now);
+void Engine::fail(IncomingTransfer& request, Code code, std::string_view sentence, Instant now, bool may_have_run) {
+  core_->answer_error(request, code, may_have_run, sentence, now);
 }
 
 void Engine::reply_large(transfer::IncomingTransfer& request, buffer::Sealed* sealed, transfer::CargoRange range,

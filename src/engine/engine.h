@@ -90,7 +90,8 @@ class Engine {
   // ---- callees ----
   Result<void> serve(std::uint64_t method, std::string_view name, Handler handler);
   void reply(transfer::IncomingTransfer& request, ByteSpan header, ByteSpan body, Instant now);
-  void fail(transfer::IncomingTransfer& request, Code code, std::string_view sentence, Instant now);
+  void fail(transfer::IncomingTransfer& request, Code code, std::string_view sentence, Instant now,
+            bool may_have_run = true);
   // Takes over one reference on `sealed`, of which the records in `range` are the reply's body.
   void reply_large(transfer::IncomingTransfer& request, buffer::Sealed* sealed, transfer::CargoRange range,
                    ByteSpan header, Instant now);

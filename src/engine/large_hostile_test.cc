@@ -233,6 +233,15 @@ TEST_F(LargeHostileSender, CannotWriteIntoWhatWasTakenBack) {
   expect_refused(grants.back().region, 0, 0, 10);
 }
 
+TEST_F(LargeHostileSender, ThatDoesNotAskAgainLosesItsPlace) {
+  const buffer::Sealed& payload = seal(pattern(50'000));
+  ASSERT_NE(open_and_listen(id(1), testing::cargo_of(payload)), 0u);
+  let_pass(std::chrono::milliseconds(2'500));  // without a byte: its region is taken back
+  EXPECT_EQ(net->engine(server).census().arrivals, 1u);
+  let_pass(Core::kLongestUnasked);
+  EXPECT_EQ(net->engine(server).census().arrivals, 0u);
+}
+
 TEST_F(LargeHostileSender, CannotTouchTheRegionOfAnother) {
   const std::string text = pattern(900'000, 7);
   TestCall call;

@@ -43,7 +43,7 @@ using transfer::OutgoingCall;
 
 inline constexpr std::uint32_t kNoPath = ~std::uint32_t{0};
 
-enum class TimerKind : std::uint32_t { call, path, peer, retry, writer, regions };
+enum class TimerKind : std::uint32_t { call, path, peer, retry, writer, arrival, regions };
 
 struct Peer;
 

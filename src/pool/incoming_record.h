@@ -48,6 +48,7 @@ struct IncomingRecord {
   std::uint32_t answer_bytes = 0;
   std::uint32_t answer_header_bytes = 0;
   bool answer_failed = false;
+  bool never_ran = false;  // it fails before any handler has seen it
   Code answer_code{};
 
   // The request, for the executor; or a large reply.

@@ -37,6 +37,7 @@ void refuse_request(IncomingRecord* record) {
   record->landing = nullptr;
   record->errand = Errand::answer;
   record->storage = Body();
+  record->never_ran = true;
   Responder responder(record);
   is_forged ? responder.fail(Code::unauthenticated, kForgedRequest)
             : responder.fail(Code::cancelled, "the caller has gone");
@@ -104,7 +105,7 @@ void Openings::open_reply(CallRecord* call, buffer::Landing* landing, IncomingRe
 }
 
 void Openings::open_request(IncomingRecord* record, buffer::Landing* landing) {
-  if (has_given_up_) return post_.fail(record, Code::refused, "the peer is closing");
+  if (has_given_up_) return post_.refuse(record, Code::refused, "the peer is closing");
   record->errand = record->method->run_inline ? Errand::run : Errand::answer;
   if (record->method->make_intake) record->intake = (*record->method->make_intake)();
   begin(record, landing);

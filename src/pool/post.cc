@@ -267,8 +267,9 @@ void Post::run_task(void* context, transfer::IncomingTransfer& transfer, Instant
   if (post.executor_ != nullptr && !post.executor_->has_room()) {
     // Somebody is refused: whoever is least urgent, and of these the newest.
     IncomingRecord* const other = post.executor_->push_out(record->priority);
-    if (other == nullptr) return post.fail(record, Code::overloaded, kExecutorIsFull);
+    if (other == nullptr) return post.refuse(record, Code::overloaded, kExecutorIsFull);
     other->storage = Body();
+    other->never_ran = true;
     Responder(other).fail(Code::overloaded, "the server's executor queue is full of more urgent requests");
   }
   record->method = &method;
@@ -286,7 +287,7 @@ Code Post::check_large(void* context, ByteSpan header, std::uint64_t bytes) {
 
 void Post::accept_large(const MethodEntry& method, transfer::IncomingTransfer& transfer, Instant now) {
   IncomingRecord* record = accept(transfer, now);
-  if (executor_ != nullptr && !executor_->has_room()) return fail(record, Code::overloaded, kExecutorIsFull);
+  if (executor_ != nullptr && !executor_->has_room()) return refuse(record, Code::overloaded, kExecutorIsFull);
   record->method = &method;
   openings_.open_request(record, transfer.landing());
 }
@@ -313,8 +314,14 @@ void Post::reply_large(IncomingRecord* record, ByteSpan header, buffer::Sealed* 
   IncomingRecord::Pool::release(record);
 }
 
+void Post::refuse(IncomingRecord* record, Code code, std::string_view sentence) {
+  record->never_ran = true;
+  fail(record, code, sentence);
+}
+
 void Post::fail(IncomingRecord* record, Code code, std::string_view sentence) {
-  engine_->fail(*record->transfer, code, sentence, worker_->now());
+  const bool may_have_run = !std::exchange(record->never_ran, false);
+  engine_->fail(*record->transfer, code, sentence, worker_->now(), may_have_run);
   worker_->touch(hosted_);
   IncomingRecord::Pool::release(record);
 }

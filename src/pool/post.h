@@ -102,6 +102,7 @@ class Post final : public worker::SeatHost, public std::enable_shared_from_this<
   // Takes over one reference.
   void reply_large(IncomingRecord* record, ByteSpan header, buffer::Sealed* body);
   void fail(IncomingRecord* record, Code code, std::string_view sentence);
+  void refuse(IncomingRecord* record, Code code, std::string_view sentence);  // no handler has seen it
 
   // ---- the seat ----
   bool drain(Instant now) override;

@@ -185,7 +185,6 @@ class RegionTable {
     if (added == Coverage::Added::grew && region.by_write.linked) touch(region, now);
     return added != Coverage::Added::no_room;
   }
-  bool is_covered(const Region& region, std::uint64_t bytes) const { return region.coverage.covers(bytes); }
 
   // Every byte of its message is there: no more writes, no more deadlines.
   void complete(Region& region);

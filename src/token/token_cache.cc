@@ -103,10 +103,4 @@ bool TokenCache::drop(std::uint64_t region) {
   return remove_outdated(region);
 }
 
-void TokenCache::release_memory(Instant now) {
-  if (store_ == nullptr) return;
-  for (Class& of : store_->classes) remove_expired(of, now);
-  if (store_->count == 0) store_.reset();
-}
-
 }  // namespace weir::token

@@ -29,7 +29,7 @@ struct Token {
   static constexpr Instant half_of_life(Instant now, Duration lifetime) { return now + lifetime / 2; }
 };
 
-// One per path, single-threaded. Takes memory at its first token and keeps it until clear() or release_memory().
+// One per path, single-threaded. Takes memory at its first token and keeps it until clear().
 class TokenCache {
  public:
   static constexpr std::size_t kMaxTokens = 64;       // per class
@@ -52,8 +52,6 @@ class TokenCache {
   bool drop(std::uint64_t region);
   // Forgets what it had heard of, too: for a new path.
   void clear() { store_.reset(); }
-  // For a path that has been idle for so long that no duplicate is on its way. Keeps tokens that are still usable.
-  void release_memory(Instant now);
 
   std::size_t size() const { return store_ == nullptr ? 0 : store_->count; }
   bool empty() const { return size() == 0; }

@@ -39,13 +39,6 @@ class TokenCacheModel {
           cache_.clear();
           tokens_.clear();
           heard_.clear();
-        } else if (dice_.one_in(16)) {
-          cache_.release_memory(now_);
-          WEIR_CHECK(cache_.has_memory() == (usable() != 0), "memory for nothing, or none for something");
-          if (usable() == 0) {
-            tokens_.clear();
-            heard_.clear();
-          }
         }
         break;
     }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "schedule/timing_wheel.h"
 #include "token/grant_ledger.h"
 #include "token/region_table.h"
 #include "transfer/block_pool.h"
@@ -26,6 +27,7 @@ struct Arrival {
   std::uint8_t lost_regions = 0;  // that we took back from it
   std::uint64_t region = wire::kNoRegion;
   std::uint64_t lost_region = wire::kNoRegion;  // the last of these
+  schedule::Timer timer;                        // armed while its sender should ask for another
 
   bool is_reply() const { return call != nullptr; }
   wire::Side side() const { return is_reply() ? wire::Side::reply : wire::Side::request; }

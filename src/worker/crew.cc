@@ -106,9 +106,17 @@ void Crew::watch() {
   name_this_thread("weir-watchdog");
   std::vector<Watched> seen(workers_.size(), Watched{.since = read_clock()});
   Watched handshakes{.since = read_clock()};
+  Instant last_look = read_clock();
   std::unique_lock lock(mutex_);
   while (!stop_requested_.wait_for(lock, options_.watchdog / 4, [&] { return is_stopping_; })) {
     const Instant now = read_clock();
+    // A look that comes late says that the whole process stood still (stopped, moved): not that a worker hangs.
+    const bool is_late = now - std::exchange(last_look, now) > options_.watchdog / 2;
+    if (is_late) {
+      for (Watched& each : seen) each.since = now;
+      handshakes.since = now;
+      continue;
+    }
     for (std::size_t i = 0; i < workers_.size(); ++i) {
       look_at(*workers_[i], seen[i], now, "worker", "a handler or continuation on it blocks");
     }

@@ -3,9 +3,12 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <memory>
 #include <span>
 #include <thread>
@@ -146,6 +149,25 @@ TEST(Crew, RefusesWhatMakesNoSense) {
   EXPECT_FALSE(Crew::open({.threads = 2, .places = {{.core = 0}}}));
   EXPECT_FALSE(Crew::open({.threads = 1, .places = {{.core = 100'000}}}));
   EXPECT_FALSE(Crew::open({.threads = 1, .watchdog = -1ns}));
+}
+
+// A process that is stopped and goes on has no hanging worker.
+TEST(Crew, AProcessThatStoodStillIsNotAborted) {
+  const pid_t child = fork();
+  if (child == 0) {
+    auto crew = Crew::open({.threads = 1, .idle = Idle::spin, .watchdog = 200ms, .on_hang = OnHang::abort});
+    std::this_thread::sleep_for(3s);
+    _exit(crew ? 0 : 1);
+  }
+  for (int i = 0; i < 4; ++i) {
+    std::this_thread::sleep_for(100ms);
+    kill(child, SIGSTOP);
+    std::this_thread::sleep_for(500ms);
+    kill(child, SIGCONT);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
 TEST(Crew, PinsItsWorkers) {
