@@ -2,7 +2,9 @@
 // each once and with a clear error if it has to be one; what was to be sent is let go of, and nothing grows.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "engine/large_testing.h"
 
@@ -134,6 +136,37 @@ TEST_F(LargeHostileReceiver, ThatGrantsWhatNobodyAskedForIsIgnored) {
   say(frame_of(wire::GrantFrame{.side = Side::request, .id = id, .region = 0, .capacity = ~0ull}));
   net.run_for(std::chrono::milliseconds(10));
   EXPECT_EQ(data_packets, 0u);
+  expect_fails(call, Code::timeout);
+}
+
+// The link may have taken a train and not have sent it yet, because its socket is full.
+TEST_F(LargeHostileReceiver, ThatAcknowledgesFreesNothingThatIsYetToBeSent) {
+  Engine& engine = net.engine(victim);
+  const auto hear = [&](const Datagram& frame) {
+    Datagram packet = puppet->seal(Frames().raw(frame).ack(0, path().next_number - 1).bytes());
+    engine.on_datagram(packet, net.address(hostile), 0, nullptr, net.now);
+  };
+  TestCall call;
+  call_large(hostile, call, std::string(kBytes, 'x'));
+  const wire::TransferId id = name_of(call);
+  const std::uint64_t held = memory.taken_bytes();
+  ASSERT_GE(held, kBytes);
+  hear(frame_of(wire::GrantFrame{.side = Side::request, .id = id, .region = 77, .capacity = kBytes}));
+  std::vector<Train> blocked;
+  engine.collect(blocked, net.now);
+  ASSERT_FALSE(blocked.empty());
+  ASSERT_FALSE(blocked.front().segments.empty());
+  const ByteSpan slice = blocked.front().segments.front().body;
+  const Datagram before(slice.begin(), slice.end());
+  hear(frame_of(FrameType::transfer_ack, wire::SideFrame{.side = Side::request, .id = id}));
+  engine.deliver(net.now);
+  EXPECT_EQ(memory.taken_bytes(), held);
+  EXPECT_TRUE(std::equal(slice.begin(), slice.end(), before.begin()));
+  for (const Train& train : blocked) engine.on_train_fate(train, TrainFate::sent, net.now);
+  std::vector<Train> more;
+  engine.collect(more, net.now);
+  for (const Train& train : more) engine.on_train_fate(train, TrainFate::sent, net.now);
+  EXPECT_LT(memory.taken_bytes(), held);
   expect_fails(call, Code::timeout);
 }
 
