@@ -99,8 +99,10 @@ struct Core {
   static constexpr std::uint32_t kSmallestInFlightBytes = 16 * 1024;
   static constexpr std::uint64_t kLeastPartPerLife = 16;  // of a message, in a region's life, while others wait
   static constexpr Duration kLongestUnfetched = std::chrono::seconds(30);  // a large reply without a region
-  static constexpr Duration kLongestUnasked = std::chrono::seconds(10);    // a message whose region was taken back
-  static constexpr Duration kLongestReply = std::chrono::minutes(10);      // with one
+  static constexpr std::uint64_t kUnfetchedPart =
+      8;  // of Limits::buffer_bytes: what one peer's unfetched replies may hold
+  static constexpr Duration kLongestUnasked = std::chrono::seconds(10);  // a message whose region was taken back
+  static constexpr Duration kLongestReply = std::chrono::minutes(10);    // with one
   static constexpr std::uint8_t kMaxLostRegions = transfer::Writer::kMaxLostRegions;  // that one message survives
   static constexpr std::size_t kMaxDataSegments = 1'024;                              // in one collect()
   static constexpr unsigned kWriterSerialBits = 20;  // the rest of a frame's name is an offset of 44 bits
@@ -184,6 +186,7 @@ struct Core {
   void start_writing(Path& path, transfer::Writer& writer, std::uint64_t region);
   void stop_writing(Path& path, transfer::Writer& writer);
   void release_writer(Path& path, transfer::Writer& writer);
+  void count_fetched(Path& path, transfer::Writer& writer);
   void release_writer_of(Path& path, OutgoingCall& call) {
     if (transfer::Writer* writer = transfer::Cargo::of(call.block).writer) release_writer(path, *writer);
   }

@@ -24,6 +24,7 @@ using wire::Side;
 constexpr std::uint64_t kMessageBytes = 1u << 20;
 constexpr std::uint64_t kAllBytes = 2u << 20;
 constexpr std::uint64_t kPeerBytes = 3u << 19;
+constexpr std::uint64_t kReplyBytes = 400'000;
 
 std::string pattern(std::size_t bytes, std::uint64_t seed = 1) {
   Random random(seed);
@@ -48,6 +49,7 @@ class LargeHostileSender : public ::testing::Test {
     config.limits.message_bytes = kMessageBytes;
     config.limits.large_request_bytes = kAllBytes;
     config.limits.large_bytes_per_peer = kPeerBytes;
+    config.limits.buffer_bytes = Core::kUnfetchedPart * kMessageBytes;
     config.limits.calls_per_peer = 256;
     server = net->add(config);
     for (int* client : {&honest, &hostile}) {
@@ -62,6 +64,13 @@ class LargeHostileSender : public ::testing::Test {
       opened = buffer::open_all(*landing);
       taken.emplace_back(reinterpret_cast<const char*>(landing->body), landing->bytes);
       engine.reply(request, {}, as_bytes(std::string_view("taken")), now);
+    });
+    net->serve(server, "give", [this](Engine& engine, IncomingTransfer& request, Instant now) {
+      crypto::KeyBytes key;
+      net->entropy.fill(key);
+      const std::string text = pattern(kReplyBytes);
+      buffer::Sealed* const payload = buffer::seal(memory, as_bytes(text), key, buffer::thread_key());
+      engine.reply_large(request, payload, {.bytes = text.size()}, {}, now);
     });
     for (const int host : {honest, hostile}) {
       TestCall call;
@@ -240,6 +249,25 @@ TEST_F(LargeHostileSender, ThatDoesNotAskAgainLosesItsPlace) {
   EXPECT_EQ(net->engine(server).census().arrivals, 1u);
   let_pass(Core::kLongestUnasked);
   EXPECT_EQ(net->engine(server).census().arrivals, 0u);
+}
+
+// What its replies hold is a share of what all have, and not for long.
+TEST_F(LargeHostileSender, ThatFetchesNoRepliesHoldsItsShareForAWhile) {
+  puppet->listen();
+  for (std::uint32_t i = 0; i < 10; ++i) puppet->say(Frames().request(id(i), "give", "x"));
+  net->run_for(std::chrono::milliseconds(1));
+  const auto heard = puppet->listen();
+  EXPECT_EQ(testing::frames_in<wire::ReplyFrame>(heard, FrameType::large_reply).size(), kMessageBytes / kReplyBytes);
+  const auto errors = testing::frames_in<wire::ReplyFrame>(heard, FrameType::reply);
+  EXPECT_EQ(errors.size(), 10 - kMessageBytes / kReplyBytes);
+  for (const wire::ReplyFrame& error : errors) EXPECT_TRUE(error.failed);
+  EXPECT_LE(memory.taken_bytes(), 2 * kMessageBytes);
+  let_pass(Core::kLongestUnfetched + std::chrono::seconds(5));
+  EXPECT_EQ(net->engine(server).census().writers, 0u);
+  EXPECT_LT(memory.taken_bytes(), kReplyBytes);
+  for (std::uint32_t i = 0; i < 2; ++i) puppet->say(Frames().request(id(i, 2), "give", "x"));
+  net->run_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(testing::frames_in<wire::ReplyFrame>(puppet->listen(), FrameType::large_reply).size(), 2u);
 }
 
 TEST_F(LargeHostileSender, CannotTouchTheRegionOfAnother) {

@@ -61,6 +61,7 @@ struct LargePath {
   token::TokenCache tokens;
   Instant last_new_byte{};                            // that any region of this path's got
   std::uint64_t in_flight_bytes = ~std::uint64_t{0};  // that the receiver's socket has room for, as it says
+  std::uint64_t unfetched_bytes = 0;                  // of replies for which the peer has granted no region yet
   // ---- receiving ----
   token::SenderAccount account;
   token::PathRegions regions;

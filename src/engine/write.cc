@@ -66,8 +66,15 @@ void Core::stop_writing(Path& path, Writer& writer) {
   writer.region = wire::kNoRegion;
 }
 
+void Core::count_fetched(Path& path, Writer& writer) {
+  if (std::exchange(writer.is_unfetched, false) && path.large != nullptr) {
+    path.large->unfetched_bytes -= writer.cargo->bytes;
+  }
+}
+
 void Core::release_writer(Path& path, Writer& writer) {
   stop_writing(path, writer);
+  count_fetched(path, writer);
   wheel.cancel(writer.timer);
   writer.cargo->writer = nullptr;
   writers.release(&writer);
@@ -100,6 +107,7 @@ void Core::on_grant(Path& path, const wire::GrantFrame& frame, Instant now) {
   if (writer == nullptr || writer->region == frame.region || writer->has_lost(frame.region)) return;
   if (frame.capacity < writer->cargo->bytes) return;  // of no use; the deadline ends it
   if (writer->is_reply()) arm_writer_timer(*writer, now, kLongestReply);
+  count_fetched(path, *writer);
   start_writing(path, *writer, frame.region);
 }
 
@@ -181,10 +189,16 @@ void Core::answer_large(IncomingTransfer& transfer, buffer::Sealed* sealed, tran
     detail::unpin(sealed);
     return;
   }
-  Writer* const writer = writers.acquire();
+  // A peer that asks for replies and fetches none must not keep all of the memory that the others' come from.
+  const std::uint64_t share = std::max(config.limits.buffer_bytes / kUnfetchedPart, config.limits.message_bytes);
+  const bool has_share = large_of(*path).unfetched_bytes + range.bytes <= share;
+  Writer* const writer = has_share ? writers.acquire() : nullptr;
   if (writer == nullptr) {
     detail::unpin(sealed);
-    return answer_error(transfer, Code::overloaded, true, "too many large messages are under way", now);
+    return answer_error(transfer, Code::overloaded, true,
+                        has_share ? "too many large messages are under way"
+                                  : "the caller does not fetch its large replies as fast as it asks for them",
+                        now);
   }
   finish_credit(transfer);
   transfer::Block* const request = std::exchange(transfer.block, nullptr);  // of one that had to wait
@@ -195,6 +209,8 @@ void Core::answer_large(IncomingTransfer& transfer, buffer::Sealed* sealed, tran
   writer->cargo = &Cargo::of(transfer.block);
   writer->cargo->writer = writer;
   writer->priority = transfer.priority;
+  writer->is_unfetched = true;
+  large_of(*path).unfetched_bytes += range.bytes;
   writer->timer.tag = static_cast<std::uint32_t>(TimerKind::writer);
   // Whoever asks for replies and fetches none would keep memory that all share.
   arm_writer_timer(*writer, now, kLongestUnfetched);

@@ -34,6 +34,7 @@ struct Writer {
   State state = State::asking;
   std::uint8_t lost_count = 0;  // regions that were taken back
   bool was_written = false;     // all of it was sent at least once
+  bool is_unfetched = false;    // a reply that never had a region
   schedule::QueueHook<Writer> hook;
   schedule::Timer timer;  // a reply that nobody fetches
   // That were taken back: the grant of one may arrive after the word that it is gone.
