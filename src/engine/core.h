@@ -350,6 +350,11 @@ struct Core {
   // Ends a path. Calls from generation `unseen` on never reached the peer: they go back to the queue if `requeue`, or
   // fail as not having run. The others fail with `code`.
   void end_path(Path& path, Code code, const char* sentence, bool requeue, Instant now, std::uint64_t unseen = ~0ull);
+  // Says how the peer is that this path leads to, unless another path leads there by now.
+  void tell_health(const Path& path, event::PeerHealth health) {
+    if (path.peer == nullptr || path.peer->path != path.id) return;
+    events.emit(event::PeerHealthChanged{{}, path.id, path.peer->name, health});
+  }
   void send_close(Path& path, wire::CloseReason reason, Instant now);
   bool say_farewell_again(std::uint32_t path, std::size_t bytes, Instant now);
   // Closes the responder's path that has been idle longest. False if there is none.
