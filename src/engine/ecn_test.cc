@@ -87,5 +87,15 @@ TEST_F(CongestionMarks, AreNotSentWhereTheyAreWipedOff) {
   EXPECT_TRUE(windows.by_ecn.empty());
 }
 
+TEST_F(CongestionMarks, EndWhenAnotherRouteWipesThemOff) {
+  call(50);
+  on_the_way = [](std::uint8_t) { return kNotCapable; };
+  call(5);
+  const std::uint64_t capable = sent[0][kCapable];
+  EXPECT_GT(capable, 50u);
+  call(50);
+  EXPECT_EQ(sent[0][kCapable], capable);
+}
+
 }  // namespace
 }  // namespace weir::engine
