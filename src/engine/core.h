@@ -108,6 +108,7 @@ struct Core {
   // ---- handshake.cc ----
   void start_hello(Peer& peer, Instant now);
   void send_hello(Peer& peer, Instant now);
+  bool may_answer_hello(Instant now);
   void on_hello(ByteSpan datagram, const Address& from, Instant now);
   void on_hello_reply(ByteSpan datagram, const Address& from, Instant now);
   void on_first(MutableByteSpan datagram, const Address& from, std::uint8_t ecn, detail::Pin* buffer, Instant now);

@@ -81,6 +81,36 @@ TEST_F(UnknownCredential, OfAFirstPacketIsBelievedToTheBit) {
   EXPECT_EQ(pair.client().census().paths, 0u) << "said by the process that would have made it, so it is over";
 }
 
+// Nobody may have said hello for long: what is answered is counted all the same.
+TEST_F(UnknownCredential, OfFirstPacketsIsSaidUpToALimitPerTimeAndNotOnlyOnce) {
+  std::vector<std::byte> first;
+  std::size_t answers = 0;
+  pair.on_wire = [&](int from, MutableByteSpan bytes) {
+    if (from == 0 && wire::decode_header(bytes.data()).type == wire::PacketType::first && first.empty()) {
+      first.assign(bytes.begin(), bytes.end());
+    }
+    answers += from == 1 && bytes[0] == wire::kUnknownSecretByte;
+  };
+  hand_out(agree(5));
+  pair.turn(0);
+  pair.now = pair.now + pair.latency;
+  pair.turn(1);
+  server_book.known.clear();
+  pair.now = pair.now + pair.latency;
+  pair.turn(0);
+  ASSERT_FALSE(first.empty());
+  pair.wire.clear();
+  for (std::size_t millisecond = 1; millisecond <= 10; ++millisecond) {
+    pair.now = pair.now + 1ms;
+    for (std::size_t i = 0; i < 2 * Core::kHellosPerMillisecond; ++i) {
+      std::vector<std::byte> copy = first;
+      pair.server().on_datagram(copy, pair.addresses[0], 0, nullptr, pair.now);
+    }
+    pair.turn(1);
+    EXPECT_EQ(answers, millisecond * Core::kHellosPerMillisecond);
+  }
+}
+
 TEST_F(UnknownCredential, SaidOfAnEarlierHelloMeansNothingToALaterOne) {
   hand_out(agree(5), false);
   pair.run_for(1ms);
