@@ -2,6 +2,7 @@
 // thing it waits for; each call has one for its deadline; each peer one for its hello.
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 #include "engine/core.h"
 
@@ -104,8 +105,8 @@ void Core::on_path_timer(Path& path, Instant now) {
     const bool deaf = (oldest != nullptr && path.outstanding == 0 && now - oldest->sent_at >= longest) ||
                       (path.replying != 0 && now - path.heard_of_replies >= longest);
     if (silent >= limit || deaf) {
+      tell_health(path, event::PeerHealth::failed);
       if (path.peer != nullptr && !path.draining) {
-        events.emit(event::PeerHealthChanged{{}, path.id, path.peer->name, event::PeerHealth::failed});
         // It took what was queued, too: a silent peer would only make those wait as long again.
         fail_queued(*path.peer, Code::peer_failed, "the peer fell silent", now);
       }
@@ -118,15 +119,14 @@ void Core::on_path_timer(Path& path, Instant now) {
     if (silent >= probe_after && now - path.last_sent >= probe_after) {
       path.probe_wanted = true;
       path.probes_owed = 1;
-      if (path.peer != nullptr && !path.draining) {
-        events.emit(event::PeerHealthChanged{{}, path.id, path.peer->name, event::PeerHealth::probing});
-      }
+      if (!std::exchange(path.probing, true)) tell_health(path, event::PeerHealth::probing);
     }
     return;
   }
   // A caller that waits for an answer probes; one that has sent half a request and is never heard again is idle, too.
   const Duration idle = now - last_used(path);
   if (idle >= idle_limit(path)) {
+    tell_health(path, event::PeerHealth::closed);
     // Only what surely never ran may be sent again.
     send_close(path, path.incoming_live == 0 ? wire::CloseReason::idle : wire::CloseReason::leaving, now);
     end_path(path, Code::peer_failed, "the peer closed", true, now, 0);
@@ -298,6 +298,7 @@ void Core::close(Instant now) {
   if (closed) return;
   closed = true;
   paths.for_each([&](Path& path) {
+    tell_health(path, event::PeerHealth::closed);
     send_close(path, wire::CloseReason::leaving, now);
     end_path(path, Code::closed, "the pool was closed", false, now);
   });

@@ -111,7 +111,7 @@ struct Core {
   // ---- handshake.cc ----
   void start_hello(Peer& peer, Instant now);
   void send_hello(Peer& peer, Instant now);
-  bool may_answer_stranger(Instant now);
+  bool may_answer_hello(Instant now);
   void on_hello(ByteSpan datagram, const Address& from, Instant now);
   void on_hello_reply(ByteSpan datagram, const Address& from, Instant now);
   void on_first(MutableByteSpan datagram, const Address& from, std::uint8_t ecn, detail::Pin* buffer, Instant now);
@@ -352,6 +352,11 @@ struct Core {
   // Ends a path. Calls from generation `unseen` on never reached the peer: they go back to the queue if `requeue`, or
   // fail as not having run. The others fail with `code`.
   void end_path(Path& path, Code code, const char* sentence, bool requeue, Instant now, std::uint64_t unseen = ~0ull);
+  // Says how the peer is that this path leads to, unless another path leads there by now.
+  void tell_health(const Path& path, event::PeerHealth health) {
+    if (path.peer == nullptr || path.peer->path != path.id) return;
+    events.emit(event::PeerHealthChanged{{}, path.id, path.peer->name, health});
+  }
   void send_close(Path& path, wire::CloseReason reason, Instant now);
   bool say_farewell_again(std::uint32_t path, std::size_t bytes, Instant now);
   // Closes the responder's path that has been idle longest. False if there is none.

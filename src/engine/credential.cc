@@ -84,6 +84,7 @@ void Core::expire_path(Path& path, Instant now) {
     events.emit(event::HandshakeFailed{{}, peer->name, Code::unauthenticated, kExpired});
     if (peer->credential != nullptr && peer->credential->expires <= now) peer->credential.reset();
   }
+  tell_health(path, event::PeerHealth::failed);
   send_close(path, wire::CloseReason::leaving, now);
   end_path(path, Code::unauthenticated, kExpired, false, now);
 }

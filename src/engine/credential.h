@@ -25,7 +25,10 @@ struct Credential {
   std::uint32_t mtu = 0;               // of the largest datagram that both sides try for; 0: not agreed
   Instant expires = Instant::never();  // what was made with it ends then, unless the peer has proven itself again
 
-  ~Credential() { crypto::wipe(reset_key); }
+  ~Credential() {
+    crypto::wipe(reset_key);
+    crypto::wipe(answer_key);
+  }
 };
 
 // What a responder needs of a credential that a hello names. Wipes its keys.
@@ -42,11 +45,11 @@ struct KnownCredential {
   }
 };
 
-// Where an engine looks such credentials up. Shared by the engines of a pool; called by their threads, so it must not
-// lock or allocate: anybody can send hellos.
+// Where an engine looks such credentials up. Shared by the engines of a pool and called by their threads.
 class CredentialBook {
  public:
   virtual ~CredentialBook() = default;
+  // Must not lock or allocate: anybody can send hellos. The others come once for each path or hello of our own.
   virtual bool find(const CredentialId& id, KnownCredential& out) const = 0;
   // A packet of the other side has authenticated under a key derived from it.
   virtual void on_shown(const CredentialId& id) = 0;

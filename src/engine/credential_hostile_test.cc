@@ -255,6 +255,9 @@ TEST(Credentials, LeaveNoKeysBehind) {
   Credential credential;
   credential.reset_key = key;
   EXPECT_FALSE(leaves(credential, key));
+  credential.reset_key = {};
+  credential.answer_key = key;
+  EXPECT_FALSE(leaves(credential, key));
   KnownCredential known;
   known.hello_key = key;
   EXPECT_FALSE(leaves(known, key));

@@ -96,33 +96,6 @@ TEST_F(IdentityMode, ACredentialThatTheResponderForgotIsAskedForAgainAtOnce) {
   EXPECT_EQ(call.reply, "one");
 }
 
-TEST_F(IdentityMode, AForgedOrStaleWordThatACredentialIsUnknownIsIgnored) {
-  std::vector<std::byte> recorded;
-  pair.on_wire = [&](int from, MutableByteSpan bytes) {
-    if (from != 1 || bytes[0] != wire::kUnknownSecretByte) return;
-    if (recorded.empty()) recorded.assign(bytes.begin(), bytes.end());
-    bytes[pair.random.below(bytes.size())] ^= std::byte{1};  // the original never arrives
-  };
-  TestCall call;
-  pair.call(call, "echo", "one");
-  ASSERT_TRUE(is_wanted(false));
-  hand_out(agree(5), false);
-  pair.run_for(1ms);
-  EXPECT_FALSE(is_wanted(true));
-  ASSERT_FALSE(recorded.empty());
-  // A later hello has another random: what was said about an earlier one means nothing to it.
-  pair.on_wire = nullptr;
-  pair.client().cancel(call, pair.now);
-  hand_out(agree(6));
-  Wanted wanted;
-  while (pair.client().take_wanted(wanted)) {
-  }
-  TestCall next;
-  pair.call(next, "echo", "two");
-  pair.client().on_datagram(recorded, pair.addresses[1], 0, nullptr, pair.now);
-  EXPECT_FALSE(is_wanted(true));
-}
-
 TEST_F(IdentityMode, AHelloThatNobodyAnswersMakesTheCredentialDoubtful) {
   pair.loss = 1;
   TestCall call;
@@ -131,74 +104,6 @@ TEST_F(IdentityMode, AHelloThatNobodyAnswersMakesTheCredentialDoubtful) {
   hand_out(agree(5));
   ASSERT_TRUE(pair.run_until([&] { return is_wanted(true); }));
   EXPECT_EQ(call.completions, 0);
-}
-
-// A server that keeps one call for ever, so that a second one waits for its slot.
-struct Restarting : IdentityMode {
-  Restarting() {
-    pair.configs[1].limits.calls_per_peer = 2;
-    restart_server(2);
-    pair.serve("hold", [](Engine&, transfer::IncomingTransfer&, Instant) {});
-    pair.call(sent, "hold", "sent", {}, 60s);
-    EXPECT_TRUE(is_wanted(false));
-    hand_out(agree(5));
-    EXPECT_TRUE(pair.run_until([&] { return pair.server().census().incoming == 1; }));
-    pair.run_for(50ms);
-    pair.call(unsent, "echo", "unsent", {}, 60s);
-    pair.run_for(10ms);
-    EXPECT_EQ(pair.client().census().calls_queued, 1u);
-  }
-
-  TestCall sent, unsent;
-};
-
-TEST_F(Restarting, APeersRestartResetsWhatWasSentAndNothingElse) {
-  restart_server(3);
-  Instant asked = Instant::never();
-  pair.on_wire = [&](int from, MutableByteSpan) {
-    if (from == 0 && asked.is_never()) asked = pair.now;
-  };
-  EXPECT_LE(when([&] { return is_wanted(true); }) - asked, 2 * pair.latency) << "one round trip tells";
-  EXPECT_EQ(sent.completions, 0) << "nothing is torn down before a handshake has shown a new incarnation";
-  const Instant handed_out = pair.now;
-  hand_out(agree(6));
-  EXPECT_LE(when([&] { return sent.completions != 0; }) - handed_out, 2 * pair.latency)
-      << "one more round trip recovers";
-  EXPECT_EQ(sent.code, Code::reset);
-  EXPECT_TRUE(sent.may_have_run);
-  ASSERT_TRUE(pair.run_until([&] { return unsent.completions != 0; }));
-  EXPECT_EQ(unsent.reply, "unsent");
-  EXPECT_EQ(pair.handled, 1);
-}
-
-TEST_F(Restarting, ThePeersWordAloneChangesNothing) {
-  // The peer lost its paths, but is the process it was: calls that it holds go on, or end by its silence.
-  std::vector<std::byte> word;
-  pair.on_wire = [&](int from, MutableByteSpan bytes) {
-    if (from == 1 && bytes[0] == wire::kUnknownPathByte && word.empty()) word.assign(bytes.begin(), bytes.end());
-  };
-  restart_server(3);
-  ASSERT_TRUE(pair.run_until([&] { return is_wanted(true); }));
-  ASSERT_EQ(word.size(), wire::kUnknownPathBytes);
-  hand_out(agree(6));
-  ASSERT_TRUE(pair.run_until([&] { return unsent.completions != 0; }));
-  // Said again, it is about a packet that is no longer in flight, on a path that is gone.
-  pair.client().on_datagram(word, pair.addresses[1], 0, nullptr, pair.now);
-  EXPECT_FALSE(is_wanted(true));
-  call_and_expect_echo();
-}
-
-TEST_F(Restarting, AForgedWordThatAPathIsUnknownIsIgnored) {
-  pair.on_wire = [&](int from, MutableByteSpan bytes) {
-    if (from == 1 && bytes[0] == wire::kUnknownPathByte) bytes[pair.random.below(bytes.size())] ^= std::byte{0x10};
-  };
-  pair.configs[1].signer.fill(std::byte{9});
-  restart_server(3);
-  pair.run_for(1500ms);
-  Wanted wanted;
-  // Only the unanswered probes and hellos make it doubtful, and nothing has been torn down.
-  EXPECT_EQ(sent.completions, 0);
-  while (pair.client().take_wanted(wanted)) EXPECT_TRUE(wanted.suspects);
 }
 
 TEST_F(IdentityMode, AClosedPortMakesTheCredentialDoubtful) {

@@ -152,6 +152,26 @@ TEST(Engine, ASlowHandlerIsNotASilentPeer) {
   EXPECT_FALSE(call.failed);
 }
 
+TEST(Engine, NothingIsSentWhileNothingIsOutstanding) {
+  Pair pair;
+  pair.serve_echo();
+  for (int i = 0; i < 20; ++i) {
+    TestCall call;
+    pair.call(call, "echo", "hello");
+    ASSERT_TRUE(pair.run_until([&] { return call.completions != 0; }));
+  }
+  // Just before the initiator would forget the path. (A step may take time far ahead, but does nothing there yet.)
+  const Instant idle = pair.now + pair.configs[0].timeouts.idle_peer / 2 - std::chrono::milliseconds(1);
+  pair.run_for(std::chrono::milliseconds(100));
+  const std::uint64_t sent[] = {pair.client().events().counters.packets_sent,
+                                pair.server().events().counters.packets_sent};
+  while (pair.now < idle && pair.step()) {
+  }
+  ASSERT_EQ(pair.client().census().paths, 1u);
+  EXPECT_EQ(pair.client().events().counters.packets_sent, sent[0]);
+  EXPECT_EQ(pair.server().events().counters.packets_sent, sent[1]);
+}
+
 TEST(Engine, ACancelledCallTellsTheServer) {
   Pair pair;
   std::vector<IncomingTransfer*> held;

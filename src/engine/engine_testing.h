@@ -86,7 +86,7 @@ class Pair {
   }
 
   void start(int side) {
-    engines[side] = std::make_unique<Engine>(configs[side], entropy, nullptr, random.next(), now);
+    engines[side] = std::make_unique<Engine>(configs[side], entropy, subscribers[side], random.next(), now);
     if (side == 0) peer = engines[0]->connect(addresses[1]).value();
   }
 
@@ -203,10 +203,12 @@ class Pair {
   }
 
   void send(int side, const Train& train, MutableByteSpan datagram) {
+    std::uint8_t ecn = train.ecn;
     if (on_wire) on_wire(side, datagram);
+    if (mark) ecn = mark(side, ecn);
     if (datagram.size() > mtu || random.chance(loss)) return;
     const int to = train.to == addresses[0] ? 0 : 1;
-    wire.push_back({now + latency, to, addresses[side], {datagram.begin(), datagram.end()}, train.ecn});
+    wire.push_back({now + latency, to, addresses[side], {datagram.begin(), datagram.end()}, ecn});
   }
 
   template <class Done>
@@ -229,8 +231,10 @@ class Pair {
   std::size_t mtu = 65'507;
   int handled = 0;
   std::function<void(int from, MutableByteSpan)> on_wire;
+  std::function<std::uint8_t(int from, std::uint8_t ecn)> mark;  // what becomes of a packet's ECN bits on the way
   buffer::HeapMemory memory{std::uint64_t{1} << 34};
   EngineConfig configs[2];
+  Subscriber* subscribers[2] = {};  // of the engines that are started from now on
   Address addresses[2];
   TestEntropy entropy;
   Random random;

@@ -243,8 +243,8 @@ void Core::confirm(Peer& peer, Path& path, const wire::HelloReply& reply, Instan
 
 // ---- responder ----
 
-// Whoever asks before anything is known of it gets one of so many answers per millisecond.
-bool Core::may_answer_stranger(Instant now) {
+// Counts what is answered to strangers; only so much in a millisecond.
+bool Core::may_answer_hello(Instant now) {
   if (now - hello_window_start >= std::chrono::milliseconds(1)) {
     hello_window_start = now;
     hellos_in_window = 0;
@@ -256,7 +256,7 @@ void Core::on_hello(ByteSpan datagram, const Address& from, Instant now) {
   if (cookie == nullptr || closed) return reject(event::Rejection::bad_hello, datagram.size());
   const auto hello = wire::decode_hello(datagram);
   if (!hello) return reject(event::Rejection::bad_hello, datagram.size());
-  if (!may_answer_stranger(now)) return reject(event::Rejection::limit, datagram.size());
+  if (!may_answer_hello(now)) return reject(event::Rejection::limit, datagram.size());
   KnownCredential known;
   if (has_identity()) {
     if (!config.credentials->find(hello->credential, known)) {
@@ -307,7 +307,7 @@ void Core::on_first(MutableByteSpan datagram, const Address& from, std::uint8_t 
   const CredentialId& credential = first->prefix.credential;
   if (has_identity()) {
     if (!config.credentials->find(credential, known)) {
-      if (may_answer_stranger(now)) {
+      if (may_answer_hello(now)) {
         // Who says so tells for whom it says so: what the incarnation before has made of such a packet is not known
         // here.
         std::array<std::byte, wire::kNonceBytes + kTellingBytes> echo;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "engine/hostile_testing.h"
+#include "engine/large_testing.h"
 
 namespace weir::engine {
 namespace {
@@ -261,6 +262,43 @@ TEST_F(HostileInitiator, CreditForCallsNobodyMakesIsIgnored) {
 
 TEST_F(HostileInitiator, AFlowResetOfNothingIsIgnored) {
   expect_ignored(Frames().u64(FrameType::flow_reset, id(3).packed()).u64(FrameType::flow_reset, ~std::uint64_t{0}));
+}
+
+TEST_F(HostileInitiator, ARequestWhoseTransferIsGoneIsAnsweredWithAReset) {
+  const Counters& counters = net.engine(server).events().counters;
+  const auto resets_heard = [&] {
+    std::vector<std::uint64_t> named;
+    for (const Datagram& heard : puppet->listen()) {
+      const std::byte* const end = heard.data() + heard.size();
+      for (const std::byte* at = heard.data(); at != nullptr && at != end; at = testing::end_of_frame(at, end)) {
+        std::uint64_t value = 0;
+        if (*at != static_cast<std::byte>(FrameType::flow_reset)) continue;
+        wire::decode_u64(at, end, value);
+        named.push_back(value);
+      }
+    }
+    return named;
+  };
+  puppet->say(Frames().request(id(1), "echo", "x"));
+  EXPECT_EQ(net.handled, handled_before + 1);
+  (void)puppet->listen();
+  puppet->say(Frames().request(id(1), "echo", "x"));
+  EXPECT_EQ(counters.flow_resets_sent, 0u) << "its answer is still on its way";
+  puppet->say(Frames().ack(0, path().next_number - 1));
+  (void)puppet->listen();
+  puppet->say(Frames().request(id(1), "echo", "x"));
+  EXPECT_EQ(net.handled, handled_before + 1);
+  EXPECT_EQ(counters.flow_resets_sent, 1u);
+  EXPECT_EQ(resets_heard(), std::vector<std::uint64_t>{id(1).packed()});
+  // Each copy is worth one, but not more are owed than have room.
+  Frames many;
+  for (int i = 0; i < 200; ++i) many.request(id(1), "echo", "x");
+  puppet->say(many);
+  const std::uint64_t owed = counters.flow_resets_sent - 1 + path().again.size();
+  EXPECT_GT(owed, 0u);
+  EXPECT_LE(owed, 64u);
+  EXPECT_EQ(net.handled, handled_before + 1);
+  puppet->say(Frames().ack(0, path().next_number - 1));
 }
 
 TEST_F(HostileInitiator, AnUnknownCloseReasonIsAViolation) { expect_thrown_out(Frames().close(77)); }

@@ -57,6 +57,7 @@ void Core::pack_path(Path& path, std::vector<Train>& out, Instant now) {
   if (!is_waiting(path)) path.waiting_since = now;  // silence is counted from what is sent now
   if (path.next_generation > wire::kMaxGeneration && path.outstanding == 0) [[unlikely]] {
     // It has named all the calls that it can: the next ones get a new path.
+    tell_health(path, event::PeerHealth::closed);
     send_close(path, wire::CloseReason::idle, now);
     end_path(path, Code::peer_failed, "the path is used up", true, now, 0);
     return;
@@ -291,6 +292,7 @@ void Core::collect(std::vector<Train>& out, Instant now) {
     }
     // Somebody who makes us acknowledge and never acknowledges himself: the record of sent packets is used up.
     if (path->loss.sent().size() + kMaxSegments >= path->loss.sent().bound()) [[unlikely]] {
+      tell_health(*path, event::PeerHealth::failed);
       end_path(*path, Code::peer_failed, "the peer acknowledges nothing", false, now);
       continue;
     }

@@ -95,6 +95,7 @@ struct Path {
   bool passed_over = false;     // found the transmit memory used up: goes first the next time
   bool waits_for_room = false;  // in Core::waiting_for_room
   bool ever_received = false;   // anything that authenticated
+  bool probing = false;         // nothing has, for so long that its peer was asked whether it lives
   bool draining = false;        // its peer has a newer path: only what was sent here is still answered here
   bool key_confirmed = false;   // the other side has acknowledged a packet under the current sending key
   bool received_any_ecn = false;

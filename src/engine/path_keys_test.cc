@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <functional>
 #include <string>
 
 #include "engine/hostile_testing.h"
@@ -252,6 +253,86 @@ TEST(Retirement, LosesNoCallUnderLossAndReordering) {
     }
   }
   EXPECT_GT(rejected, 20u);
+}
+
+// Notes how much was under way whenever a key was turned.
+struct Rotations final : Subscriber {
+  void on(const event::KeyRotated&) override {
+    if (busy()) ++while_busy;
+  }
+  std::function<bool()> busy;
+  int while_busy = 0;
+};
+
+// By packets and by bytes, each alone.
+TEST(Retirement, LosesNoneOfThousandsOfCallsInFlight) {
+  constexpr std::size_t kCalls = 4'000;
+  for (const bool by_bytes : {false, true}) {
+    SCOPED_TRACE(by_bytes);
+    auto client = testing::test_config(false, 1);
+    auto server = testing::test_config(true, 2);
+    for (EngineConfig* config : {&client, &server}) {
+      config->datagram_bytes = 1'472;
+      config->rotate_packets = by_bytes ? 1u << 22 : 8;
+      config->rotate_bytes = by_bytes ? 16 * 1024 : std::uint64_t{1} << 36;
+    }
+    std::deque<TestCall> calls;
+    Rotations rotations[2];
+    Pair pair(client, server);
+    for (Rotations& one : rotations) one.busy = [&] { return pair.client().census().calls_sent > kCalls / 2; };
+    for (const int side : {0, 1}) {
+      pair.subscribers[side] = &rotations[side];
+      pair.start(side);
+    }
+    pair.loss = 0.02;
+    std::vector<transfer::IncomingTransfer*> held;
+    std::size_t run = 0;
+    const std::string body(500, 'x');
+    const auto answer = [&](Engine& engine, transfer::IncomingTransfer& request, Instant at) {
+      engine.reply(request, {}, as_bytes(body), at);
+    };
+    bool answers = false;
+    pair.serve("hold", [&](Engine& engine, transfer::IncomingTransfer& request, Instant at) {
+      ++run;
+      if (answers) return answer(engine, request, at);
+      held.push_back(&request);
+    });
+    for (std::size_t i = 0; i < kCalls; ++i) {
+      pair.call(calls.emplace_back(), "hold", body, {}, std::chrono::minutes(5));
+    }
+    ASSERT_TRUE(pair.run_until([&] { return held.size() > kCalls / 4 * 3; }));  // all at once is more than its credit
+    answers = true;
+    for (transfer::IncomingTransfer* request : held) answer(pair.server(), *request, pair.now);
+    ASSERT_TRUE(pair.run_until([&] {
+      return std::all_of(calls.begin(), calls.end(), [](const TestCall& call) { return call.completions != 0; });
+    }));
+    for (const TestCall& call : calls) {
+      ASSERT_EQ(call.completions, 1);
+      ASSERT_FALSE(call.failed) << call.reply;
+    }
+    EXPECT_EQ(run, kCalls);
+    EXPECT_GT(rotations[0].while_busy, 10);
+    EXPECT_GT(rotations[1].while_busy, 3);
+  }
+}
+
+TEST(Retirement, IsNotDueBeforeSoManyPacketsOrBytes) {
+  for (const bool often : {false, true}) {
+    auto client = testing::test_config(false, 1);
+    client.rotate_packets = 1u << 22;
+    client.rotate_bytes = often ? 4'000 : 40'000'000;
+    Pair pair(client, testing::test_config(true, 2));
+    pair.serve_echo();
+    for (int i = 0; i < 300; ++i) {
+      TestCall call;
+      pair.call(call, "echo", "hello");
+      ASSERT_TRUE(pair.run_until([&] { return call.completions != 0; }));
+      ASSERT_FALSE(call.failed) << call.reply;
+    }
+    const Counters& counters = pair.client().events().counters;
+    EXPECT_LE(counters.key_rotations, counters.bytes_sent / client.rotate_bytes);
+    EXPECT_EQ(counters.key_rotations > 3, often);
+  }
 }
 
 class HostileRetirement : public ::testing::Test {

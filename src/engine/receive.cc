@@ -81,6 +81,10 @@ bool Core::open_sealed(Path& path, const wire::PacketHeader& header, MutableByte
   path.last_received = now;
   if (!path.ever_received) [[unlikely]]
     on_first_sealed(path, now);
+  if (path.probing) [[unlikely]] {
+    path.probing = false;
+    tell_health(path, event::PeerHealth::healthy);
+  }
   path.loss.on_activity();
   if (ecn != 0) {
     path.received_any_ecn = true;
@@ -99,6 +103,7 @@ bool Core::open_sealed(Path& path, const wire::PacketHeader& header, MutableByte
   if (verdict == Verdict::violation) {
     reject(Rejection::malformed_frame, datagram.size());
     if (Path* still = find_path(id); still != nullptr) {
+      tell_health(*still, event::PeerHealth::failed);
       send_close(*still, wire::CloseReason::violation, now);
       end_path(*still, Code::reset, "the peer broke the protocol", false, now);
     }
@@ -206,6 +211,7 @@ Core::Verdict Core::on_frames(Path& path, ByteSpan frames, ByteSpan slice, bool&
         if (at == nullptr || level > static_cast<std::uint8_t>(wire::CloseReason::violation)) return Verdict::violation;
         const auto reason = static_cast<wire::CloseReason>(level);
         const std::uint64_t unseen = value > wire::kMaxGeneration ? value : value + 1;
+        tell_health(path, event::PeerHealth::closed);
         end_path(path, reason == wire::CloseReason::violation ? Code::reset : Code::peer_failed,
                  reason == wire::CloseReason::violation ? "the peer ended the path: we broke the protocol"
                                                         : "the peer closed",
@@ -297,7 +303,7 @@ void Core::on_path_frame(Path& path, const wire::PathFrame& frame) {
   if (has_identity()) open_paths.insert_or_assign({path.remote, path.remote_id}, path.id);
   path.peer->failures = 0;
   ++events.counters.handshakes_completed;
-  events.emit(event::PeerHealthChanged{{}, path.id, path.peer->name, event::PeerHealth::healthy});
+  tell_health(path, event::PeerHealth::healthy);
 }
 
 void Core::on_blocked(Path& path, const wire::BlockedFrame& frame, Instant now) {

@@ -59,6 +59,27 @@ struct Trains {
   Pair pair;
 };
 
+TEST(Train, HasManyMessagesInEachPacket) {
+  constexpr std::size_t kMessages = 200, kMessageBytes = 32;
+  Trains trains;
+  for (std::size_t i = 0; i < kMessages; ++i) trains.submit(Trains::kUsual, kMessageBytes);
+  std::size_t bytes = 0, packets = 0;
+  while (const std::size_t train = trains.next_train_bytes()) {
+    bytes += train;
+    packets += (train + 1'471) / 1'472;
+  }
+  for (const auto& call : trains.calls) EXPECT_EQ(call->state, transfer::OutgoingCall::State::sent);
+  EXPECT_GE(bytes, kMessages * kMessageBytes);
+  EXPECT_LE(packets, kMessages * (kMessageBytes + wire::kRequestBytes) / 1'400 + 2);
+}
+
+TEST(Train, LeavesAtOnceWithASingleMessage) {
+  Trains trains;
+  const TestCall& only = trains.submit(Trains::kUsual, 32);
+  EXPECT_LT(trains.next_train_bytes(), 150u) << "it is not filled up, either";
+  EXPECT_EQ(only.state, transfer::OutgoingCall::State::sent);
+}
+
 TEST(Train, IsLongWhileAllMessagesAreOfOneLevel) {
   Trains trains;
   for (int i = 0; i < 60; ++i) trains.submit(Trains::kUsual, 4'096);
