@@ -305,6 +305,25 @@ void Handshaker::reload(Instant now) {
   if (const std::string complaint = identity_->complaint(); !complaint.empty()) {
     events_.emit(event::Degraded{{}, "certificates", complaint});
   }
+  tell_of_strangers();
+}
+
+// Whoever has not proven its address is no peer, and there may be any number of them: one event for all.
+void Handshaker::tell_of_strangers() {
+  const handshake::EndpointStats stats = broker_->stats();
+  const std::uint64_t failed = stats.failed_unproven - told_.failed_unproven;
+  const std::uint64_t asked = stats.retries_sent - told_.retries_sent;
+  const std::uint64_t evicted = stats.evicted - told_.evicted;
+  const std::uint64_t dropped = stats.dropped_full + stats.dropped_source - told_.dropped_full - told_.dropped_source;
+  told_ = stats;
+  if (failed + asked + evicted + dropped == 0) return;
+  std::string sentence = "handshakes of strangers: " + std::to_string(asked) + " asked to prove their address first, " +
+                         std::to_string(evicted) + " gave way half done, " + std::to_string(dropped) + " dropped, " +
+                         std::to_string(failed) + " failed unproven";
+  if (failed != 0 && broker_->last_unproven_failure()) {
+    sentence += "; the last one: " + broker_->last_unproven_failure()->to_string();
+  }
+  events_.emit(event::Degraded{{}, "handshakes", sentence});
 }
 
 }  // namespace weir::pool
