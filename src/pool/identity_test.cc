@@ -204,14 +204,20 @@ TEST(IdentityOfPeers, ACallerIsNotCalledBackUnderANameThatItDidNotProve) {
 
 TEST(IdentityOfPeers, ACallerThatProvesItsAddressIsCalledBackByIt) {
   TestAuthority authority;
-  Pool ours = open(identity_server(authority.identity({"127.0.0.1"})));
-  Pool theirs = open(identity_server(authority.identity({"127.0.0.1"})));
+  std::atomic<int> handshakes{0};
+  const auto counting = authority.identity({"127.0.0.1"}).authorise([&](std::string_view) {
+    ++handshakes;
+    return true;
+  });
+  Pool ours = open(identity_server(counting));
+  Pool theirs = open(identity_server(counting));
   serve_echo(ours);
   serve_echo(theirs);
   for (int i = 0; i < 5; ++i) {
     EXPECT_EQ(text_of(theirs.peer(ours.listen_address()).unary("echo", "x").get()), "x");
     EXPECT_EQ(text_of(ours.peer(theirs.listen_address()).unary("echo", "x").get()), "x");
   }
+  EXPECT_EQ(handshakes, 2) << "one, which both sides were asked about";
 }
 
 TEST(IdentityOfPeers, TwoWhoCallEachOtherAtOnceBothGetThrough) {
@@ -314,7 +320,7 @@ TEST(KeyLog, HasTheSecretsOfEachHandshakeAndIsReported) {
   std::stringstream text;
   text << std::ifstream(directory.path("keys")).rdbuf();
   for (const char* label : {"CLIENT_HANDSHAKE_TRAFFIC_SECRET ", "SERVER_HANDSHAKE_TRAFFIC_SECRET ",
-                            "CLIENT_TRAFFIC_SECRET_0 ", "SERVER_TRAFFIC_SECRET_0 "}) {
+                            "CLIENT_TRAFFIC_SECRET_0 ", "SERVER_TRAFFIC_SECRET_0 ", "EXPORTER_SECRET "}) {
     EXPECT_NE(text.str().find(label), std::string::npos) << label;
   }
   EXPECT_EQ(handshake::testing::mode_of(directory.path("keys")) & 077, 0u) << "others can read it";
@@ -351,12 +357,37 @@ TEST(Rules, ARevokedPeerIsNotCalled) {
   EXPECT_NE(sentence_of(refused).find("revoked"), std::string::npos) << sentence_of(refused);
 }
 
+bool is_taken(int port) {
+  const int descriptor = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  sockaddr_in name{};
+  name.sin_family = AF_INET;
+  name.sin_port = htons(static_cast<std::uint16_t>(port));
+  name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const bool is_bound = ::bind(descriptor, reinterpret_cast<const sockaddr*>(&name), sizeof(name)) == 0;
+  ::close(descriptor);
+  return !is_bound;
+}
+
 TEST(Ports, CanBeFixed) {
   const TestAuthority authority;
   Config config = identity_server(authority.identity({"127.0.0.1"}));
   config.data_port = 65'535;
   config.workers = 2;
   EXPECT_EQ(Pool::open(config).error().code(), Code::invalid_argument);
+
+  do {
+    config.data_port = testing::DatagramSocket().local().port;
+  } while (config.data_port == 65'535 || is_taken(config.data_port) || is_taken(config.data_port + 1));
+  Pool server = open(config);
+  serve_echo(server);
+  EXPECT_TRUE(is_taken(config.data_port));
+  EXPECT_TRUE(is_taken(config.data_port + 1));
+  // Several, so that both workers are called.
+  for (int i = 0; i < 4; ++i) {
+    Pool client = open(identity_client(authority.identity({"client.test"})));
+    EXPECT_EQ(text_of(client.peer(server.listen_address()).unary("echo", "x").get()), "x");
+  }
+  EXPECT_EQ(Pool::open(config).error().code(), Code::system) << "somebody else has them";
 }
 
 }  // namespace
