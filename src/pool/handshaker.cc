@@ -24,6 +24,12 @@ engine::Credential for_post(const peer::Credential& credential, const peer::Data
           .expires = Instant{credential.expires_ns}};
 }
 
+// To whoever looks, once per process: programs that subscribe to nothing must not go on like this unnoticed.
+void say_aloud(const std::string& warning) {
+  static std::atomic<bool> was_said{false};
+  if (!was_said.exchange(true)) std::fprintf(stderr, "weir: %s\n", warning.c_str());
+}
+
 }  // namespace
 
 Handshaker::Handshaker(Options options)
@@ -109,6 +115,7 @@ bool Handshaker::join(Instant until) {
         events_.set_now(worker_->now());
         if (identity_->is_development()) {
           events_.emit(event::Degraded{{}, "development identity", identity_->warning()});
+          if (subscriber_ == nullptr) say_aloud(identity_->warning());
         }
         if (key_log_) {
           events_.emit(event::Degraded{{}, "key log", "TLS secrets are written to a file: who reads it reads all"});
