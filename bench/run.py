@@ -136,8 +136,8 @@ STEPS = "steps"
 HANDSHAKE_ROWS = {
     "rate_udp": ("handshakes/s of a core, over UDP", ("at least 1 x", at_least(1))),
     "rate_memory": ("handshakes/s of a core, in memory", None),
-    "cold_one": ("time to the first reply, 1 cold peer", None),
-    "cold_many": ("time to the last of {peers} cold peers", None),
+    "cold_one": ("time to the first reply, 1 cold peer", ("at most 1 x", at_most(1))),
+    "cold_many": ("time to the last of {peers} cold peers", ("at most 1 x", at_most(1))),
 }
 IDLE_GOAL_PERCENT = 1.0
 UNDISTURBED_SHARE = 0.9
@@ -438,7 +438,7 @@ def run_handshakes(bench):
             what, goal = HANDSHAKE_ROWS[row["name"]]
             if goal:
                 text, reached = goal
-                judge(result, f"{what}, {key}: {text} TLS", reached(row["ratio_median"]))
+                judge(result, f"{what.format(**report)}, {key}: {text} TLS", reached(row["ratio_median"]))
     return result
 
 

@@ -401,6 +401,7 @@ class Demo(Case):
         self.assertEqual(calls, 500 * rounds)
         self.assertIn("Every call was answered once", result.stdout)
         self.assertNotIn("\x1b", result.stdout)
+        self.assertEqual(result.stderr.count("this pool has a development identity"), 1, result.stderr)
 
 
 class Identity(Case):

@@ -92,6 +92,7 @@ class Broker {
 
   peer::SecretMap& map() { return map_; }  // its readers' part: any thread
   EndpointStats stats() const { return endpoint_.stats(); }
+  const std::optional<Error>& last_unproven_failure() const { return endpoint_.last_unproven_failure(); }
   const peer::HandshakePlan::Stats& plan_stats() const { return plan_.stats(); }
 
  private:

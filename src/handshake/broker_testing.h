@@ -1,6 +1,7 @@
 // Brokers for tests, on the network of endpoint_testing.h.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -11,10 +12,12 @@
 
 namespace weir::handshake::testing {
 
-// One pool's broker. Everybody accepts, and proves the address that it is at.
+// One pool's broker. Everybody accepts, and proves the address that it is at, unless `change` has it otherwise.
 struct BrokerNode final : Node {
+  using Change = std::function<void(Broker::Options&)>;
+
   explicit BrokerNode(const Address& address, std::uint64_t seed, std::size_t max_running = 64,
-                      const crypto::KeyBytes& signer = {})
+                      const crypto::KeyBytes& signer = {}, const Change& change = {})
       : at(address), entropy(seed) {
     Broker::Options options;
     options.credentials = make_credentials(test_authority(), {ip_of(address)});
@@ -27,6 +30,7 @@ struct BrokerNode final : Node {
     options.seed = seed;
     options.plan.max_running = max_running;
     options.plan.longest_backoff = 2s;
+    if (change) change(options);
     broker = std::make_unique<Broker>(std::move(options));
   }
   void receive(MutableByteSpan datagram, const Address& from, Instant now) override {

@@ -276,8 +276,11 @@ void Connection::fail(Error error, Ending ending, int library_error) {
   library_error_ = library_error;
   close_code_ = static_cast<std::uint64_t>(error.code());
   close_reason_ = std::string(error.message().substr(0, kMaxReasonBytes));
-  // Whoever has not shown that it receives at its address is no peer yet, and its failure nobody's concern.
-  if (role_ == Role::responder && !proven_) outcome_taken_ = true;
+  // Whoever has not shown that it receives at its address is no peer yet. Its failure is counted, no more.
+  if (role_ == Role::responder && !proven_) {
+    outcome_taken_ = true;
+    unproven_failure_ = error;
+  }
   finish(std::move(error));
 }
 

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
@@ -81,6 +82,8 @@ class Connection {
   std::size_t write(MutableByteSpan out, Instant now);
   Instant deadline() const;
   std::optional<Outcome> take_outcome();
+  // Why it failed, if that was before its peer showed that it receives at its address: there is no outcome then.
+  std::optional<Error> take_unproven_failure() { return std::exchange(unproven_failure_, std::nullopt); }
 
   bool inbound() const { return role_ == Role::responder; }
   bool heard() const { return heard_; }
@@ -146,6 +149,7 @@ class Connection {
   Outcome outcome_;
   bool outcome_ready_ = false;
   bool outcome_taken_ = false;
+  std::optional<Error> unproven_failure_;
 
   bool over_ = false;
   Ending ending_ = Ending::silent;

@@ -256,20 +256,26 @@ TEST_F(CredentialsTest, AnOldEditionOfAValidRootDoesNoHarm) {
   EXPECT_EQ(sentence(shown), "accepted");
 }
 
-// Signed with the key of a node, which our authority refuses to do.
-std::string signed_by_a_node(const Issued& node) {
-  const auto chain = value_of(Certificate::list_from_pem(node.chain_pem, 1, "a node"));
+// What our authority refuses to make: signed with the key of whomever, for a common name that is not among the others.
+// The new certificate has the signer's key.
+std::string signed_by(const Issued& signer, std::string_view common_name, std::string_view name) {
+  const auto chain = value_of(Certificate::list_from_pem(signer.chain_pem, 1, "a signer"));
   gnutls_x509_privkey_t key = nullptr;
   gnutls_x509_crt_t made = nullptr;
   gnutls_x509_privkey_init(&key);
   gnutls_x509_crt_init(&made);
-  const gnutls_datum_t pem{reinterpret_cast<unsigned char*>(const_cast<char*>(node.key_pem.data())),
-                           static_cast<unsigned>(node.key_pem.size())};
-  gnutls_x509_privkey_import(key, &pem, GNUTLS_X509_FMT_PEM);
+  const gnutls_datum_t pem{reinterpret_cast<unsigned char*>(const_cast<char*>(signer.key_pem.data())),
+                           static_cast<unsigned>(signer.key_pem.size())};
+  EXPECT_EQ(gnutls_x509_privkey_import2(key, &pem, GNUTLS_X509_FMT_PEM, nullptr, GNUTLS_PKCS_PLAIN), 0);
   gnutls_x509_crt_set_version(made, 3);
   gnutls_x509_crt_set_serial(made, "\x01", 1);
-  gnutls_x509_crt_set_dn_by_oid(made, GNUTLS_OID_X520_COMMON_NAME, 0, "admin", 5);
-  gnutls_x509_crt_set_subject_alt_name(made, GNUTLS_SAN_DNSNAME, "admin.example", 13, GNUTLS_FSAN_APPEND);
+  gnutls_x509_crt_set_dn_by_oid(made, GNUTLS_OID_X520_COMMON_NAME, 0, common_name.data(),
+                                static_cast<unsigned>(common_name.size()));
+  gnutls_x509_crt_set_subject_alt_name(made, GNUTLS_SAN_DNSNAME, name.data(), static_cast<unsigned>(name.size()),
+                                       GNUTLS_FSAN_APPEND);
+  for (const char* purpose : {GNUTLS_KP_TLS_WWW_SERVER, GNUTLS_KP_TLS_WWW_CLIENT}) {
+    gnutls_x509_crt_set_key_purpose_oid(made, purpose, 0);
+  }
   gnutls_x509_crt_set_activation_time(made, kTestWallSeconds - 1);
   gnutls_x509_crt_set_expiration_time(made, kTestWallSeconds + 1);
   gnutls_x509_crt_set_key(made, key);
@@ -280,7 +286,19 @@ std::string signed_by_a_node(const Issued& node) {
 
 TEST_F(CredentialsTest, ANodeCannotVouchForOthers) {
   const Issued node = value_of(authority_.issue(node_request({"db7.example"})));
-  EXPECT_THAT(sentence(Shown(signed_by_a_node(node) + node.chain_pem)), HasSubstr("not an authority"));
+  EXPECT_THAT(sentence(Shown(signed_by(node, "admin", "admin.example") + node.chain_pem)),
+              HasSubstr("not an authority"));
+}
+
+TEST_F(CredentialsTest, TheCommonNameProvesNothing) {
+  const Issued us{.chain_pem = authority_.certificate_pem(), .key_pem = authority_.key_pem()};
+  const Result<Names> names = judge(Shown(signed_by(us, "db7.example", "other.example")));
+  ASSERT_TRUE(names) << names.error().to_string();
+  EXPECT_EQ(names->dns, std::vector<std::string>{"other.example"});
+  EXPECT_TRUE(names->proves("other.example"));
+  EXPECT_FALSE(names->proves("db7.example"));
+  EXPECT_FALSE(names->matches("db7.example"));  // as lists of who may call would have it
+  EXPECT_EQ(names->first(), "other.example");
 }
 
 TEST_F(CredentialsTest, BoundsWhatAPeerMayShow) {

@@ -262,6 +262,10 @@ bool Endpoint::settle(Serial serial, Live& live, Instant now) {
     ++(outcome->failure ? stats_.failed : stats_.completed);
     outcomes_.push_back(std::move(*outcome));
   }
+  if (auto failure = connection.take_unproven_failure()) {
+    ++stats_.failed_unproven;
+    last_unproven_failure_ = std::move(failure);
+  }
   if (connection.established() && half_open_.erase(serial) != 0) shares_.establish(connection.remote(), serial);
   if (connection.over()) {
     remove(serial, now);

@@ -37,10 +37,11 @@ inline constexpr Duration kClosedFor = std::chrono::seconds(1);
 inline constexpr Duration kEvictAfter = std::chrono::milliseconds(500);
 
 struct EndpointStats {
-  std::uint64_t started = 0;    // by connect()
-  std::uint64_t accepted = 0;   // inbound ones that we keep state for
-  std::uint64_t completed = 0;  // outcomes without failure, both ways
-  std::uint64_t failed = 0;     // outcomes with one
+  std::uint64_t started = 0;          // by connect()
+  std::uint64_t accepted = 0;         // inbound ones that we keep state for
+  std::uint64_t completed = 0;        // outcomes without failure, both ways
+  std::uint64_t failed = 0;           // outcomes with one
+  std::uint64_t failed_unproven = 0;  // inbound ones without outcome: the peer had not proven its address
   std::uint64_t retries_sent = 0;
   std::uint64_t versions_sent = 0;
   std::uint64_t dropped_full = 0;     // first datagrams, because there were max_incoming already
@@ -96,6 +97,7 @@ class Endpoint {
   bool take_datagram(Address& to, ByteSpan& bytes, Instant now);
   std::optional<Outcome> take_outcome();
   EndpointStats stats() const;
+  const std::optional<Error>& last_unproven_failure() const { return last_unproven_failure_; }
 
  private:
   using Serial = ConnectionIds::Owner;  // ascending: also the order of age
@@ -155,6 +157,7 @@ class Endpoint {
   std::deque<Outcome> outcomes_;
   std::vector<std::byte> taken_;
   EndpointStats stats_;
+  std::optional<Error> last_unproven_failure_;
 };
 
 }  // namespace weir::handshake

@@ -61,10 +61,14 @@ TEST(EndpointAndStrangers, OnlyTls12) {
   const Strange strange(options, true);
   EXPECT_EQ(strange.client.close_code, kAlert + GNUTLS_A_HANDSHAKE_FAILURE);
   EXPECT_THAT(strange.failure(), HasSubstr("refused: no common version or algorithms with 10.0.0.1:7001: TLS 1.3"));
-  // Whoever never showed that it receives at its address is told the same, but is nobody's concern.
+  EXPECT_EQ(strange.pair.server->endpoint.stats().failed_unproven, 0u);
+  // Whoever never showed that it receives at its address is told the same, but is only counted.
   const Strange unproven(options);
   EXPECT_EQ(unproven.client.close_code, kAlert + GNUTLS_A_HANDSHAKE_FAILURE);
   EXPECT_FALSE(unproven.outcome);
+  EXPECT_EQ(unproven.pair.server->endpoint.stats().failed_unproven, 1u);
+  ASSERT_TRUE(unproven.pair.server->endpoint.last_unproven_failure());
+  EXPECT_THAT(unproven.pair.server->endpoint.last_unproven_failure()->to_string(), HasSubstr("no common version"));
 }
 
 TEST(EndpointAndStrangers, AnotherProtocol) {
@@ -167,7 +171,7 @@ TEST(EndpointAndStrangers, ServersOfAnotherProtocol) {
 }
 
 TEST(EndpointAndStrangers, AServerWithoutCertificate) {
-  EXPECT_THAT(failure_with({.words = answer_of(0, "", 0)}), ::testing::Not(HasSubstr("none")));
+  EXPECT_THAT(failure_with({.words = answer_of(0, "", 0)}), HasSubstr("refused: no common version or algorithms"));
 }
 
 TEST(EndpointAndStrangers, AnotherVersionIsToldOursIfItPaidForTheAnswer) {

@@ -8,6 +8,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "handshake/endpoint_testing.h"
@@ -75,6 +76,7 @@ class RawPeer final : public Node {
       close_reason.assign(reinterpret_cast<const char*>(close.reason), close.reasonlen);
     }
     if (error != 0) gone_ = true;
+    if (error == NGTCP2_ERR_CRYPTO) say_goodbye(now);
   }
   void expire(Instant now) override {
     if (!gone_ && quic_ != nullptr && ngtcp2_conn_handle_expiry(quic_, static_cast<ngtcp2_tstamp>(now.ns)) != 0)
@@ -88,6 +90,11 @@ class RawPeer final : public Node {
     return std::max(Instant{static_cast<std::int64_t>(expiry)}, expired_at_ + 1ms);
   }
   bool take(Address& to, ByteSpan& bytes, Instant now) override {
+    if (goodbye_bytes_ != 0) {
+      to = remote_;
+      bytes = std::as_bytes(std::span(buffer_).first(std::exchange(goodbye_bytes_, 0)));
+      return true;
+    }
     if (gone_ || quic_ == nullptr) return false;
     if (stream_ < 0 && options_.role == Role::initiator && ngtcp2_conn_get_handshake_completed(quic_)) {
       ngtcp2_conn_open_bidi_stream(quic_, &stream_, nullptr);
@@ -118,7 +125,18 @@ class RawPeer final : public Node {
   std::optional<std::uint64_t> close_code;
   std::string close_reason;
 
+  bool is_gone() const { return gone_ && goodbye_bytes_ == 0; }
+
  private:
+  // The alert of TLS, as QUIC tells it.
+  void say_goodbye(Instant now) {
+    ngtcp2_connection_close_error close;
+    ngtcp2_connection_close_error_default(&close);
+    ngtcp2_connection_close_error_set_transport_error_tls_alert(&close, ngtcp2_conn_get_tls_alert(quic_), nullptr, 0);
+    const ngtcp2_ssize size = ngtcp2_conn_write_connection_close(
+        quic_, nullptr, nullptr, buffer_.data(), buffer_.size(), &close, static_cast<ngtcp2_tstamp>(now.ns));
+    if (size > 0) goodbye_bytes_ = static_cast<std::size_t>(size);
+  }
   bool accept(ByteSpan datagram, Instant now) {
     ngtcp2_pkt_hd header{};
     if (ngtcp2_accept(&header, reinterpret_cast<const std::uint8_t*>(datagram.data()), datagram.size()) != 0) {
@@ -205,6 +223,7 @@ class RawPeer final : public Node {
   std::size_t written_ = 0;
   bool said_ = false;
   bool gone_ = false;
+  std::size_t goodbye_bytes_ = 0;  // at the beginning of buffer_, yet to be sent
   Instant expired_at_{0};
   std::array<std::uint8_t, 1200> buffer_{};
 };

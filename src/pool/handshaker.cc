@@ -24,6 +24,12 @@ engine::Credential for_post(const peer::Credential& credential, const peer::Data
           .expires = Instant{credential.expires_ns}};
 }
 
+// To whoever looks, once per process: programs that subscribe to nothing must not go on like this unnoticed.
+void say_aloud(const std::string& warning) {
+  static std::atomic<bool> was_said{false};
+  if (!was_said.exchange(true)) std::fprintf(stderr, "weir: %s\n", warning.c_str());
+}
+
 }  // namespace
 
 Handshaker::Handshaker(Options options)
@@ -109,6 +115,7 @@ bool Handshaker::join(Instant until) {
         events_.set_now(worker_->now());
         if (identity_->is_development()) {
           events_.emit(event::Degraded{{}, "development identity", identity_->warning()});
+          if (subscriber_ == nullptr) say_aloud(identity_->warning());
         }
         if (key_log_) {
           events_.emit(event::Degraded{{}, "key log", "TLS secrets are written to a file: who reads it reads all"});
@@ -305,6 +312,25 @@ void Handshaker::reload(Instant now) {
   if (const std::string complaint = identity_->complaint(); !complaint.empty()) {
     events_.emit(event::Degraded{{}, "certificates", complaint});
   }
+  tell_of_strangers();
+}
+
+// Whoever has not proven its address is no peer, and there may be any number of them: one event for all.
+void Handshaker::tell_of_strangers() {
+  const handshake::EndpointStats stats = broker_->stats();
+  const std::uint64_t failed = stats.failed_unproven - told_.failed_unproven;
+  const std::uint64_t asked = stats.retries_sent - told_.retries_sent;
+  const std::uint64_t evicted = stats.evicted - told_.evicted;
+  const std::uint64_t dropped = stats.dropped_full + stats.dropped_source - told_.dropped_full - told_.dropped_source;
+  told_ = stats;
+  if (failed + asked + evicted + dropped == 0) return;
+  std::string sentence = "handshakes of strangers: " + std::to_string(asked) + " asked to prove their address first, " +
+                         std::to_string(evicted) + " gave way half done, " + std::to_string(dropped) + " dropped, " +
+                         std::to_string(failed) + " failed unproven";
+  if (failed != 0 && broker_->last_unproven_failure()) {
+    sentence += "; the last one: " + broker_->last_unproven_failure()->to_string();
+  }
+  events_.emit(event::Degraded{{}, "handshakes", sentence});
 }
 
 }  // namespace weir::pool

@@ -88,7 +88,7 @@ class Handshaker final : public worker::Pollable,
   void let_go() override {}
 
  private:
-  static constexpr Duration kReloadInterval = std::chrono::seconds(1);
+  static constexpr Duration kReloadInterval = std::chrono::seconds(1);  // and of telling of strangers
   static constexpr int kDatagramsPerTurn = 64;
   static constexpr int kMaxUnreachables = 64;
   // A loop that also does other things looks at this socket so often; the poller wakes it if it sleeps.
@@ -114,6 +114,7 @@ class Handshaker final : public worker::Pollable,
   bool send(Instant now);
   bool tell_news(Instant now);
   void reload(Instant now);
+  void tell_of_strangers();
 
   crypto::SystemEntropy entropy_;
   std::shared_ptr<worker::Worker> worker_;
@@ -141,6 +142,7 @@ class Handshaker final : public worker::Pollable,
   link::Train pending_;  // did not fit into the socket's buffer
   Instant look_at_{};
   Instant reload_at_{};
+  handshake::EndpointStats told_;  // when strangers were last told of
 
   std::mutex mutex_;
   std::vector<Asked> requests_;

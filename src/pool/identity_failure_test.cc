@@ -116,7 +116,7 @@ TEST_F(HandshakeFailure, TheCertificateOfAnIntermediateAuthorityIsNotValidYet) {
   const handshake::Issued issued = handshake::testing::value_of(
       intermediate.issue({.names = {"127.0.0.1"}, .validity = Span{}.validity(), .cut_validity = false}));
   serve(Identity::from_pem(issued.chain_pem, issued.key_pem, authority.roots()));
-  expect_failed(call(authority.identity({"client.test"})), Code::unauthenticated, "valid");
+  expect_failed(call(authority.identity({"client.test"})), Code::unauthenticated, "not valid before");
   expect_event_at_server(Code::unauthenticated);
 }
 
@@ -331,6 +331,7 @@ class HandshakeFlood : public ::testing::Test {
   HandshakeFlood() {
     Config config = identity_server(authority.identity({"127.0.0.1"}));
     config.limits.handshakes_in = kMaxIncoming;
+    config.subscriber = at_server;
     server.emplace(open(config));
     testing::serve_echo(*server);
     target = *Address::parse(server->listen_address());
@@ -350,6 +351,7 @@ class HandshakeFlood : public ::testing::Test {
   }
 
   TestAuthority authority;
+  std::shared_ptr<Listener> at_server = std::make_shared<Listener>();
   crypto::SystemEntropy entropy;
   std::optional<Pool> server;
   Pool known = open(identity_client(authority.identity({"known.test"})));
@@ -369,6 +371,14 @@ TEST_F(HandshakeFlood, TenThousandFirstDatagramsStopNobodyAndCostLittle) {
   if (heap_before > 0) {  // not under a sanitizer
     EXPECT_LT(heap_most, heap_before + kMaxGrowthBytes);
   }
+  // Not one event for each, but one now and then for all of them.
+  await([this] {
+    return std::ranges::any_of(at_server->degraded("handshakes"), [](const std::string& sentence) {
+      return sentence.find(": 0 asked to prove") == std::string::npos;
+    });
+  });
+  EXPECT_LT(at_server->degraded("handshakes").size(), 1'000u);
+  EXPECT_TRUE(at_server->failures().empty());
 }
 
 // These prove their address as they are asked to, and then say nothing more.

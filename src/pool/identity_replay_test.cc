@@ -10,6 +10,7 @@
 #include <random>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "pool/identity_testing.h"
 
@@ -26,8 +27,8 @@ using testing::TestAuthority;
 using testing::TestDirectory;
 using testing::text_of;
 
-// UDP ports of this process on 127.0.0.1, or on any address: those of servers, or of clients.
-std::set<std::uint16_t> ports(bool of_servers) {
+// UDP ports of this process on 127.0.0.1: those of pools that listen there.
+std::set<std::uint16_t> ports() {
   std::set<std::uint16_t> found;
   constexpr int kMostDescriptors = 1'024;
   for (int descriptor = 0; descriptor < kMostDescriptors; ++descriptor) {
@@ -35,13 +36,14 @@ std::set<std::uint16_t> ports(bool of_servers) {
     socklen_t size = sizeof(type);
     if (::getsockopt(descriptor, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_DGRAM) continue;
     const Address local = DatagramSocket::local_of(descriptor);
-    if (local == Address::v4(of_servers ? 0x7f000001 : 0, local.port) && local.port != 0) found.insert(local.port);
+    if (local == Address::v4(0x7f000001, local.port) && local.port != 0) found.insert(local.port);
   }
   return found;
 }
 
-// Stands between a client and a server, for handshakes and for data: the same ports on another loopback address. The
-// client calls that one, and so is told that the data is there, too. Remembers every datagram. One thread turns it.
+// Stands between pools that listen and those who call them, for handshakes and for data: the same ports on another
+// loopback address. Callers use that one, and so are told that the data is there, too. Remembers every datagram. One
+// thread turns it.
 class Recorder {
  public:
   struct Recorded {
@@ -133,44 +135,70 @@ class Recorder {
   std::thread thread_;
 };
 
+// One of two pools that call each other.
+struct Side {
+  void serve(const Identity& identity, const std::string& listen) {
+    Config config = identity_server(identity);
+    config.listen = listen;
+    pool.emplace(open(config));
+    ASSERT_TRUE(pool->serve_inline("run", [this](InlineRequest& request) {
+      ++runs;
+      request.reply("ran");
+    }));
+  }
+  std::string address_behind_recorder() const {
+    const std::string address = pool->listen_address();
+    return "127.0.0.2" + address.substr(address.find(':'));
+  }
+
+  std::atomic<int> runs{0};
+  std::optional<Pool> pool;
+  std::optional<Peer> other;  // through the recorder
+};
+
 class RecordedConversation : public ::testing::Test {
  protected:
   static constexpr int kCalls = 300;
 
   void SetUp() override {
-    serve("127.0.0.1:0");
-    recorder.emplace(ports(true));
-    client.emplace(open(identity_client(authority.identity({"client.test"}))));
-    const std::string port = server->listen_address().substr(server->listen_address().find(':'));
-    peer.emplace(client->peer("127.0.0.2" + port, {.name = "server.test"}));
+    server.serve(server_identity(), "127.0.0.1:0");
+    client.serve(client_identity(), "127.0.0.1:0");
+    recorder.emplace(ports());
+    client.other.emplace(client.pool->peer(server.address_behind_recorder(), {.name = "server.test"}));
+    server.other.emplace(server.pool->peer(client.address_behind_recorder(), {.name = "client.test"}));
     std::vector<Call> calls;
     for (int i = 0; i < kCalls; ++i) {
-      calls.push_back(peer->unary("run", "x"));
-      if (i % 10 == 0) calls.push_back(peer->unary("run", std::string(5'000, 'x')));
+      for (const Side* each : {&client, &server}) {
+        calls.push_back(each->other->unary("run", "x"));
+        if (i % 10 == 0) calls.push_back(each->other->unary("run", std::string(5'000, 'x')));
+      }
     }
     for (Call& call : calls) EXPECT_EQ(text_of(call.get()), "ran");
     recorded = recorder->stop();
-    EXPECT_EQ(runs, static_cast<int>(calls.size()));
-    EXPECT_GE(std::ranges::count_if(recorded, [](const auto& each) { return each.to_server; }), 5);
-    EXPECT_GE(std::ranges::count_if(recorded, [](const auto& each) { return !each.to_server; }), 5);
+    EXPECT_EQ(runs(), (Runs{kCalls + kCalls / 10, kCalls + kCalls / 10}));
+    EXPECT_GE(std::ranges::count_if(recorded, [](const auto& each) { return each.to_server; }), 10);
+    EXPECT_GE(std::ranges::count_if(recorded, [](const auto& each) { return !each.to_server; }), 10);
     recorder->is_recording = false;
   }
-  void serve(const std::string& listen) {
-    Config config = identity_server(authority.identity({"server.test"}).signer_file(directory.path("signer")));
-    config.listen = listen;
-    server.emplace(open(config));
-    ASSERT_TRUE(server->serve_inline("run", [this](InlineRequest& request) {
-      ++runs;
-      request.reply("ran");
-    }));
+  Identity server_identity() const {
+    return authority.identity({"server.test"}).signer_file(directory.path("server.signer"));
   }
+  Identity client_identity() const {
+    return authority.identity({"client.test"}).signer_file(directory.path("client.signer"));
+  }
+  // At the server and at the client.
+  using Runs = std::pair<int, int>;
+  Runs runs() const { return {server.runs, client.runs}; }
+
   // Honest calls get through meanwhile, and only they run.
   void expect_calls_go_on() {
-    const int before = runs;
+    const Runs before = runs();
     int answered = 0;
     constexpr int kHonest = 20;
     std::vector<Call> calls;
-    for (int i = 0; i < kHonest; ++i) calls.push_back(peer->unary("run", "x"));
+    for (int i = 0; i < kHonest; ++i) {
+      for (const Side* each : {&client, &server}) calls.push_back(each->other->unary("run", "x"));
+    }
     std::atomic<bool> is_over{false};
     std::thread relay([&] {
       while (!is_over) recorder->turn();
@@ -178,13 +206,31 @@ class RecordedConversation : public ::testing::Test {
     for (Call& call : calls) answered += text_of(call.get()) == "ran";
     is_over = true;
     relay.join();
-    EXPECT_EQ(answered, kHonest);
-    EXPECT_EQ(runs, before + kHonest);
+    EXPECT_EQ(answered, 2 * kHonest);
+    EXPECT_EQ(runs(), (Runs{before.first + kHonest, before.second + kHonest}));
+  }
+  // After one of them was restarted: past the recorder, by pools that have not met.
+  void expect_newcomers_served() {
+    const Runs before = runs();
+    Pool newcomer = open(identity_client(authority.identity({"newcomer.test"})));
+    for (const auto& [side, name] : {std::pair{&server, "server.test"}, std::pair{&client, "client.test"}}) {
+      const Peer peer = newcomer.peer(side->pool->listen_address(), {.name = name});
+      EXPECT_EQ(text_of(peer.unary("run", "x").get()), "ran");
+    }
+    EXPECT_EQ(runs(), (Runs{before.first + 1, before.second + 1}));
   }
   std::vector<Recorder::Recorded> shuffled(unsigned seed) const {
     std::vector<Recorder::Recorded> all = recorded;
     std::shuffle(all.begin(), all.end(), std::mt19937(seed));
     return all;
+  }
+  // As it was, and to every port that there is now.
+  void replay_everywhere(const std::vector<Recorder::Recorded>& all) {
+    const std::set<std::uint16_t> everywhere = ports();
+    for (const auto& each : all) {
+      recorder->replay(each);
+      for (const std::uint16_t port : everywhere) recorder->replay_to(each, Address::v4(0x7f000001, port));
+    }
   }
   // A pool has taken everything that was sent to it before a call through the same sockets is answered; but the
   // handshaker's socket is another.
@@ -192,78 +238,70 @@ class RecordedConversation : public ::testing::Test {
 
   TestAuthority authority;
   TestDirectory directory;
-  std::atomic<int> runs{0};
-  std::optional<Pool> server, client;
-  std::optional<Peer> peer;
+  Side server, client;
   std::optional<Recorder> recorder;
   std::vector<Recorder::Recorded> recorded;
 };
 
 TEST_F(RecordedConversation, RunsNothingWhileBothLive) {
-  const int before = runs;
+  const Runs before = runs();
   for (const auto& each : recorded) recorder->replay(each);
   let_them_read();
-  EXPECT_EQ(runs, before);
+  EXPECT_EQ(runs(), before);
   expect_calls_go_on();
 }
 
 TEST_F(RecordedConversation, RunsNothingInAnyOrder) {
   for (unsigned seed = 1; seed <= 3; ++seed) {
-    const int before = runs;
+    const Runs before = runs();
     for (const auto& each : shuffled(seed)) recorder->replay(each);
     let_them_read();
-    EXPECT_EQ(runs, before);
+    EXPECT_EQ(runs(), before);
     expect_calls_go_on();
   }
 }
 
 TEST_F(RecordedConversation, IsNotTakenFromAnybodyElseEither) {
   DatagramSocket stranger;
-  const int before = runs;
+  const Runs before = runs();
   for (const auto& each : recorded) {
-    for (const bool of_servers : {true, false}) {
-      for (const std::uint16_t port : ports(of_servers)) {
-        if (port != stranger.local().port) stranger.send(each.bytes, Address::v4(0x7f000001, port));
-      }
+    for (const std::uint16_t port : ports()) {
+      if (port != stranger.local().port) stranger.send(each.bytes, Address::v4(0x7f000001, port));
     }
   }
   let_them_read();
-  EXPECT_EQ(runs, before);
+  EXPECT_EQ(runs(), before);
   expect_calls_go_on();
 }
 
 TEST_F(RecordedConversation, RunsNothingAtARestartedServer) {
-  const std::string address = server->listen_address();
-  static_cast<void>(server->close(100ms));  // what is in the recorder stays there
-  server.reset();
-  serve(address);
-  const int before = runs;
+  const std::string address = server.pool->listen_address();
+  static_cast<void>(server.pool->close(100ms));  // what is in the recorder stays there
+  server.other.reset();
+  server.pool.reset();
+  server.serve(server_identity(), address);
+  const Runs before = runs();
   for (int round = 0; round < 2; ++round) {
-    for (const auto& each : round == 0 ? recorded : shuffled(9)) {
-      if (!each.to_server) continue;
-      recorder->replay(each);
-      for (const std::uint16_t port : ports(true)) recorder->replay_to(each, Address::v4(0x7f000001, port));
-    }
+    replay_everywhere(round == 0 ? recorded : shuffled(9));
     let_them_read();
-    EXPECT_EQ(runs, before);
+    EXPECT_EQ(runs(), before);
   }
-  Pool newcomer = open(identity_client(authority.identity({"client.test"})));
-  EXPECT_EQ(text_of(newcomer.peer(address, {.name = "server.test"}).unary("run", "x").get()), "ran");
-  EXPECT_EQ(runs, before + 1);
+  expect_newcomers_served();
 }
 
 TEST_F(RecordedConversation, RunsNothingAtOrForARestartedClient) {
-  static_cast<void>(client->close(100ms));
-  client.emplace(open(identity_client(authority.identity({"client.test"}))));
-  const int before = runs;
-  for (const auto& each : shuffled(11)) {
-    recorder->replay(each);
-    for (const std::uint16_t port : ports(false)) recorder->replay_to(each, Address::v4(0x7f000001, port));
+  const std::string address = client.pool->listen_address();
+  static_cast<void>(client.pool->close(100ms));
+  client.other.reset();
+  client.pool.reset();
+  client.serve(client_identity(), address);
+  const Runs before = runs();
+  for (int round = 0; round < 2; ++round) {
+    replay_everywhere(round == 0 ? recorded : shuffled(11));
+    let_them_read();
+    EXPECT_EQ(runs(), before);
   }
-  let_them_read();
-  EXPECT_EQ(runs, before);
-  EXPECT_EQ(text_of(client->peer(server->listen_address(), {.name = "server.test"}).unary("run", "x").get()), "ran");
-  EXPECT_EQ(runs, before + 1);
+  expect_newcomers_served();
 }
 
 }  // namespace

@@ -1,16 +1,10 @@
-// What outlives what: calls outlive new certificates, renewed and evicted credentials; peers outlive a server that was
-// killed.
+// What outlives what: calls outlive new certificates, renewed and evicted credentials.
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <deque>
 #include <filesystem>
 #include <mutex>
-#include <new>
 #include <thread>
 
 #include "pool/identity_testing.h"
@@ -20,7 +14,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using testing::await;
-using testing::code_of;
 using testing::identity_client;
 using testing::identity_server;
 using testing::Listener;
@@ -190,7 +183,7 @@ TEST(Renewal, IsForThoseInUse) {
   serve_echo(idle);
   serve_echo(busy);
   Config config = identity_client(authority.identity({"client.test"}));
-  config.timeouts.credential = 100ms;
+  config.timeouts.credential = 400ms;  // one that is not renewed in twice that fails calls, on a busy machine, too
   config.timeouts.idle_peer = 50ms;
   Pool client = open(config);
   EXPECT_EQ(text_of(client.peer(idle.listen_address()).unary("echo", "x").get()), "x");
@@ -199,7 +192,7 @@ TEST(Renewal, IsForThoseInUse) {
   int before = 0;
   do {
     before = of_idle;
-    await([&, until = of_busy + 8] { return of_busy >= until; });
+    await([&, until = of_busy + 4] { return of_busy >= until; });
   } while (of_idle != before);
   EXPECT_EQ(text_of(client.peer(idle.listen_address()).unary("echo", "x").get()), "x");
 }
@@ -253,162 +246,6 @@ TEST(Eviction, OfCredentialsFailsNoCall) {
     std::this_thread::sleep_for(30ms);
   }
 }
-
-// ---- a server that is killed ----
-
-// A process that starts servers, each a process of its own, and kills them. It is made before there are threads, so
-// that forking is safe.
-class ServerProcesses {
- public:
-  struct Shared {
-    std::atomic<int> handshakes{0};
-    std::atomic<int> runs{0};
-    std::atomic<int> held{0};
-  };
-
-  explicit ServerProcesses(const Identity& identity)
-      : shared_(new(::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))
-                    Shared) {
-    EXPECT_EQ(::pipe(orders_), 0);
-    EXPECT_EQ(::pipe(answers_), 0);
-    starter_ = ::fork();
-    if (starter_ != 0) return;
-    ::close(orders_[1]);
-    std::uint16_t port = 0;
-    pid_t child = 0;
-    while (::read(orders_[0], &port, sizeof(port)) == sizeof(port)) {
-      if (child != 0) {
-        ::kill(child, SIGKILL);
-        ::waitpid(child, nullptr, 0);
-        child = 0;
-      }
-      if (port == kNone) {
-        static_cast<void>(!::write(answers_[1], &port, sizeof(port)));
-      } else if ((child = ::fork()) == 0) {
-        serve(identity, port);
-      }
-    }
-    if (child != 0) {
-      ::kill(child, SIGKILL);
-      ::waitpid(child, nullptr, 0);
-    }
-    ::_exit(0);
-  }
-  ~ServerProcesses() {
-    ::close(orders_[1]);
-    ::waitpid(starter_, nullptr, 0);
-    ::close(orders_[0]);
-    ::close(answers_[0]);
-    ::close(answers_[1]);
-    ::munmap(shared_, sizeof(Shared));
-  }
-
-  // 0: any port. Whoever ran before is killed. Returns the port.
-  std::uint16_t start(std::uint16_t port = 0) { return order(port); }
-  void kill() { order(kNone); }
-  Shared& shared() { return *shared_; }
-
- private:
-  static constexpr std::uint16_t kNone = 0xffff;
-
-  std::uint16_t order(std::uint16_t what) {
-    std::uint16_t answer = 0;
-    EXPECT_EQ(::write(orders_[1], &what, sizeof(what)), static_cast<ssize_t>(sizeof(what)));
-    EXPECT_EQ(::read(answers_[0], &answer, sizeof(answer)), static_cast<ssize_t>(sizeof(answer)));
-    return answer;
-  }
-  [[noreturn]] void serve(const Identity& identity, std::uint16_t port) {
-    Shared& shared = *shared_;
-    Config config = identity_server(identity.authorise([&shared](std::string_view) {
-      ++shared.handshakes;
-      return true;
-    }));
-    config.listen = "127.0.0.1:" + std::to_string(port);
-    Result<Pool> pool = Pool::open(config);
-    if (!pool) ::_exit(1);
-    std::vector<Responder> kept;
-    static_cast<void>(pool->serve_inline("echo", [&](InlineRequest& request) {
-      ++shared.runs;
-      request.reply(request.body());
-    }));
-    static_cast<void>(pool->serve_inline("hold", [&](InlineRequest& request) {
-      kept.push_back(request.defer());
-      ++shared.held;
-    }));
-    port = Address::parse(pool->listen_address())->port;
-    static_cast<void>(!::write(answers_[1], &port, sizeof(port)));
-    for (;;) ::pause();
-  }
-
-  Shared* shared_;
-  int orders_[2] = {-1, -1};
-  int answers_[2] = {-1, -1};
-  pid_t starter_ = -1;
-};
-
-class KilledServer : public ::testing::TestWithParam<bool> {
- protected:
-  static constexpr int kHeld = 50;
-
-  Identity server_identity() const {
-    const Identity identity = authority_.identity({"127.0.0.1"});
-    return GetParam() ? identity.signer_file(directory_.path("signer")) : identity;
-  }
-
-  TestAuthority authority_;
-  TestDirectory directory_;
-};
-
-TEST_P(KilledServer, IsFoundAgainWithOneHandshake) {
-  ServerProcesses servers(server_identity());
-  const std::uint16_t port = servers.start();
-  const std::string address = "127.0.0.1:" + std::to_string(port);
-  Config config = identity_client(authority_.identity({"client.test"}));
-  config.timeouts.silence = 8s;  // however long a process takes to start
-  Pool client = open(config);
-  Peer peer = client.peer(address);
-  for (int i = 0; i < 20; ++i) EXPECT_EQ(text_of(peer.unary("echo", "x").get()), "x");
-  std::vector<Call> held;
-  for (int i = 0; i < kHeld; ++i) held.push_back(peer.unary("hold", ""));
-  await([&] { return servers.shared().held == kHeld; });
-  EXPECT_EQ(servers.shared().handshakes, 1);
-
-  ASSERT_EQ(servers.start(port), port);
-  // What was sent before has perhaps run, and surely does not run again.
-  for (Call& call : held) {
-    const Result<Reply> result = call.get();
-    ASSERT_FALSE(result);
-    EXPECT_EQ(code_of(result), Code::reset) << text_of(result);
-    EXPECT_TRUE(result.error().may_have_run());
-  }
-  EXPECT_EQ(servers.shared().held, kHeld);
-  for (int i = 0; i < 20; ++i) EXPECT_EQ(text_of(peer.unary("echo", "x").get()), "x");
-  EXPECT_EQ(servers.shared().runs, 40);
-  EXPECT_EQ(servers.shared().handshakes, 2);
-}
-
-TEST_P(KilledServer, IsFoundAgainByCallsThatCameMeanwhile) {
-  ServerProcesses servers(server_identity());
-  const std::uint16_t port = servers.start();
-  Config config = identity_client(authority_.identity({"client.test"}));
-  config.timeouts.silence = 8s;  // however long a process takes to start
-  Pool client = open(config);
-  Peer peer = client.peer("127.0.0.1:" + std::to_string(port));
-  EXPECT_EQ(text_of(peer.unary("echo", "x").get()), "x");
-  servers.kill();
-  std::vector<Call> calls;
-  for (int i = 0; i < 20; ++i) calls.push_back(peer.unary("echo", "x"));
-  ASSERT_EQ(servers.start(port), port);
-  for (Call& call : calls) {
-    const Result<Reply> result = call.get();
-    EXPECT_TRUE(result || result.error().code() == Code::reset || result.error().code() == Code::peer_failed)
-        << text_of(result);
-  }
-  EXPECT_EQ(text_of(peer.unary("echo", "x").get()), "x");
-  EXPECT_LE(servers.shared().runs, 22);
-}
-
-INSTANTIATE_TEST_SUITE_P(SignerFile, KilledServer, ::testing::Bool());
 
 }  // namespace
 }  // namespace weir

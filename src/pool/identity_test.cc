@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <fstream>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <sstream>
@@ -26,70 +27,6 @@ using testing::serve_echo;
 using testing::TestAuthority;
 using testing::TestDirectory;
 using testing::text_of;
-
-// ---- development identities ----
-
-class DevelopmentPools : public ::testing::TestWithParam<int> {
- protected:
-  int workers() const { return GetParam(); }
-};
-
-TEST_P(DevelopmentPools, OfOneUserTalk) {
-  Pool server = open(identity_server(Identity::development()));
-  serve_echo(server);
-  Pool client = open(identity_client(Identity::development(), workers()));
-  Peer peer = client.peer(server.listen_address());
-  for (int i = 0; i < 50; ++i) {
-    EXPECT_EQ(text_of(peer.unary("echo", std::to_string(i)).get()), std::to_string(i));
-  }
-}
-
-TEST_P(DevelopmentPools, OfTwoDirectoriesDoNotTrustEachOther) {
-  TestDirectory ours, theirs;
-  auto heard = std::make_shared<Listener>();
-  Config config = identity_server(Identity::development(ours.path("identity")));
-  config.subscriber = heard;
-  Pool server = open(config);
-  serve_echo(server);
-  Pool stranger = open(identity_client(Identity::development(theirs.path("identity")), workers()));
-  const Result<Reply> refused = stranger.peer(server.listen_address()).unary("echo", "x").get();
-  EXPECT_EQ(code_of(refused), Code::unauthenticated) << text_of(refused);
-  await([&] { return !heard->failures().empty(); });
-  EXPECT_EQ(heard->failures().front().code, Code::unauthenticated);
-
-  Pool friendly = open(identity_client(Identity::development(ours.path("identity")), workers()));
-  EXPECT_EQ(text_of(friendly.peer(server.listen_address()).unary("echo", "x").get()), "x");
-}
-
-TEST_P(DevelopmentPools, ShareWorkersByTheDozen) {
-  Workers crew = *Workers::open({.threads = workers()});
-  std::vector<Pool> pools;
-  for (int i = 0; i < 12; ++i) {
-    pools.push_back(open({.listen = "127.0.0.1:0", .identity = Identity::development(), .on = &crew}));
-    EXPECT_TRUE(pools.back().serve_inline("who", [i](InlineRequest& request) { request.reply(std::to_string(i)); }));
-  }
-  for (std::size_t i = 0; i < pools.size(); ++i) {
-    for (std::size_t step = 1; step <= 3; ++step) {
-      const std::size_t k = (i + step * step) % pools.size();
-      EXPECT_EQ(text_of(pools[i].peer(pools[k].listen_address()).unary("who", "").get()), std::to_string(k));
-    }
-  }
-  while (!pools.empty()) {
-    EXPECT_TRUE(pools.back().close());
-    pools.pop_back();
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Workers, DevelopmentPools, ::testing::Values(0, 1, 2));
-
-TEST(ADevelopmentPool, SaysLoudlyWhatItIs) {
-  auto heard = std::make_shared<Listener>();
-  Config config = identity_server(Identity::development());
-  config.subscriber = heard;
-  Pool server = open(config);
-  ASSERT_EQ(heard->degraded("development identity").size(), 1u);
-  EXPECT_NE(heard->degraded("development identity")[0].find("Identity::from_files()"), std::string::npos);
-}
 
 // ---- turned by the application ----
 
@@ -204,14 +141,20 @@ TEST(IdentityOfPeers, ACallerIsNotCalledBackUnderANameThatItDidNotProve) {
 
 TEST(IdentityOfPeers, ACallerThatProvesItsAddressIsCalledBackByIt) {
   TestAuthority authority;
-  Pool ours = open(identity_server(authority.identity({"127.0.0.1"})));
-  Pool theirs = open(identity_server(authority.identity({"127.0.0.1"})));
+  std::atomic<int> handshakes{0};
+  const auto counting = authority.identity({"127.0.0.1"}).authorise([&](std::string_view) {
+    ++handshakes;
+    return true;
+  });
+  Pool ours = open(identity_server(counting));
+  Pool theirs = open(identity_server(counting));
   serve_echo(ours);
   serve_echo(theirs);
   for (int i = 0; i < 5; ++i) {
     EXPECT_EQ(text_of(theirs.peer(ours.listen_address()).unary("echo", "x").get()), "x");
     EXPECT_EQ(text_of(ours.peer(theirs.listen_address()).unary("echo", "x").get()), "x");
   }
+  EXPECT_EQ(handshakes, 2) << "one, which both sides were asked about";
 }
 
 TEST(IdentityOfPeers, TwoWhoCallEachOtherAtOnceBothGetThrough) {
@@ -314,7 +257,7 @@ TEST(KeyLog, HasTheSecretsOfEachHandshakeAndIsReported) {
   std::stringstream text;
   text << std::ifstream(directory.path("keys")).rdbuf();
   for (const char* label : {"CLIENT_HANDSHAKE_TRAFFIC_SECRET ", "SERVER_HANDSHAKE_TRAFFIC_SECRET ",
-                            "CLIENT_TRAFFIC_SECRET_0 ", "SERVER_TRAFFIC_SECRET_0 "}) {
+                            "CLIENT_TRAFFIC_SECRET_0 ", "SERVER_TRAFFIC_SECRET_0 ", "EXPORTER_SECRET "}) {
     EXPECT_NE(text.str().find(label), std::string::npos) << label;
   }
   EXPECT_EQ(handshake::testing::mode_of(directory.path("keys")) & 077, 0u) << "others can read it";
@@ -351,12 +294,37 @@ TEST(Rules, ARevokedPeerIsNotCalled) {
   EXPECT_NE(sentence_of(refused).find("revoked"), std::string::npos) << sentence_of(refused);
 }
 
+bool is_taken(int port) {
+  const int descriptor = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  sockaddr_in name{};
+  name.sin_family = AF_INET;
+  name.sin_port = htons(static_cast<std::uint16_t>(port));
+  name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const bool is_bound = ::bind(descriptor, reinterpret_cast<const sockaddr*>(&name), sizeof(name)) == 0;
+  ::close(descriptor);
+  return !is_bound;
+}
+
 TEST(Ports, CanBeFixed) {
   const TestAuthority authority;
   Config config = identity_server(authority.identity({"127.0.0.1"}));
   config.data_port = 65'535;
   config.workers = 2;
   EXPECT_EQ(Pool::open(config).error().code(), Code::invalid_argument);
+
+  do {
+    config.data_port = testing::DatagramSocket().local().port;
+  } while (config.data_port == 65'535 || is_taken(config.data_port) || is_taken(config.data_port + 1));
+  Pool server = open(config);
+  serve_echo(server);
+  EXPECT_TRUE(is_taken(config.data_port));
+  EXPECT_TRUE(is_taken(config.data_port + 1));
+  // Several, so that both workers are called.
+  for (int i = 0; i < 4; ++i) {
+    Pool client = open(identity_client(authority.identity({"client.test"})));
+    EXPECT_EQ(text_of(client.peer(server.listen_address()).unary("echo", "x").get()), "x");
+  }
+  EXPECT_EQ(Pool::open(config).error().code(), Code::system) << "somebody else has them";
 }
 
 }  // namespace
