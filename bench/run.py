@@ -484,13 +484,15 @@ def parse_arguments():
                         help="begin a pair when both cores share a cache, which on a virtual machine comes and goes")
     parser.add_argument("--server-core", type=int, default=0)
     parser.add_argument("--client-core", type=int, default=1)
-    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write all figures there")
+    parser.add_argument("--json", type=pathlib.Path, metavar="FILE",
+                        help="where all figures are written (default: BUILD/results.json)")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a goal is missed")
     parser.add_argument("--peers-only", action="store_true", help="measure the peers without Weir")
     options = parser.parse_args()
     if options.quick:
         options.pairs, options.seconds = 3, 0.5
         options.mtus = options.mtus or ["1500"]
+    options.json = options.json or options.build / "results.json"
     if options.pairs < 1 or options.seconds <= 0:
         parser.error("--pairs and --seconds must be positive")
     return options
@@ -543,11 +545,12 @@ def main():
         print("\nThe machine was not quiet. Load hits the contestants unequally, so do not rely on these ratios.")
     print(f"\n{len(goals) - missed} of {len(goals)} goals met; {len(failed)} comparisons failed"
           + (f"; not built: {', '.join(unbuilt)}" if unbuilt else ""))
-    if options.json:
-        settings = {"pairs": options.pairs, "seconds": options.seconds, "server_core": options.server_core,
-                    "client_core": options.client_core}
-        report = {"machine": facts, "settings": settings, "disturbed": disturbed, "results": results}
-        options.json.write_text(json.dumps(report, indent=1) + "\n")
+    settings = {"pairs": options.pairs, "seconds": options.seconds, "server_core": options.server_core,
+                "client_core": options.client_core}
+    report = {"machine": facts, "settings": settings, "disturbed": disturbed, "results": results}
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    options.json.write_text(json.dumps(report, indent=1) + "\n")
+    print(f"all figures: {options.json}")
     return 1 if failed or (options.check and missed) else 0
 
 

@@ -15,7 +15,8 @@ include(GoogleTest)
 find_program(WEIR_CCACHE ccache)
 mark_as_advanced(WEIR_CCACHE)
 if(WEIR_CCACHE AND PROJECT_IS_TOP_LEVEL AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${WEIR_CCACHE}")
+  # Presets share what they compile alike: the folder they compile in is not part of it.
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND};-E;env;CCACHE_NOHASHDIR=1;${WEIR_CCACHE}")
 endif()
 
 # ---- Flags ---------------------------------------------------------------------------------------------------------
@@ -53,11 +54,9 @@ if(WEIR_FUZZ)
   endif()
   target_compile_options(weir_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
-foreach(switch IN ITEMS WEIR_PORTABLE_UDP WEIR_CHECK_NONCES)
-  if(${switch})
-    target_compile_definitions(weir_flags INTERFACE ${switch}=1)
-  endif()
-endforeach()
+if(WEIR_CHECK_NONCES)
+  target_compile_definitions(weir_flags INTERFACE WEIR_CHECK_NONCES=1)
+endif()
 
 # Objects carry both machine code and the compiler's own form: programs are optimised across files, tests link fast
 # (-fno-lto), and the installed library is stripped of the second so that any compiler can use it.
@@ -83,6 +82,13 @@ if(IPSecMB_FOUND)
   target_link_libraries(weir_system INTERFACE IPSecMB::IPSecMB)
   target_compile_definitions(weir_flags INTERFACE WEIR_HAVE_IPSEC_MB=1)
 endif()
+
+# For the few folders that ask; the others compile to the same either way, and need not be compiled again.
+macro(weir_portable_folder)
+  if(WEIR_PORTABLE_UDP)
+    add_compile_definitions(WEIR_PORTABLE_UDP=1)
+  endif()
+endmacro()
 
 # ---- Helpers -------------------------------------------------------------------------------------------------------
 
@@ -172,6 +178,16 @@ function(weir_program name)
   endif()
 endfunction()
 
+# The target tests-LABEL builds just what the tests with that label need.
+function(weir_needed_by_label name)
+  foreach(label IN LISTS ARGN)
+    if(NOT TARGET tests-${label})
+      add_custom_target(tests-${label})
+    endif()
+    add_dependencies(tests-${label} ${name})
+  endforeach()
+endfunction()
+
 function(weir_test name)
   _weir_parse(${ARGN})
   if(NOT ARG_SOURCES)
@@ -188,12 +204,7 @@ function(weir_test name)
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} ${ARG_LINK} weir_system GTest::gmock GTest::gtest_main)
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 TEST_LIST ${name}_cases
                        PROPERTIES TIMEOUT ${ARG_TIMEOUT})
-  foreach(label IN LISTS ARG_LABELS)
-    if(NOT TARGET tests-${label})
-      add_custom_target(tests-${label})  # builds just the tests with that label
-    endif()
-    add_dependencies(tests-${label} ${name})
-  endforeach()
+  weir_needed_by_label(${name} ${ARG_LABELS})
   if(ARG_LABELS)  # gtest_discover_tests itself would lose all labels but one
     set(labels_file "${CMAKE_CURRENT_BINARY_DIR}/${name}_labels.cmake")
     file(WRITE "${labels_file}" "foreach(case IN LISTS ${name}_cases)

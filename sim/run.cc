@@ -15,10 +15,10 @@ constexpr std::uint64_t kRunsPerProgressLine = 100;
 }  // namespace
 
 void print(std::FILE* out, const Report& report) {
-  fmt::print(out, "{}\n", report.summary());
   for (const std::string& violation : report.violations) {
     fmt::print(out, "VIOLATION seed {} scenario {}: {}\n", report.seed, report.scenario, violation);
   }
+  fmt::print(out, "{}\n", report.summary());
   std::fflush(out);
 }
 
@@ -43,8 +43,8 @@ ManyReports run_many(const ManyRuns& plan) {
     }
   }
   all.event_hash = hash.value();
-  fmt::print(plan.out, "{} runs, {} violations, hash {:016x} ({} calls, seeds {} to {})\n", all.runs, all.violations,
-             all.event_hash, all.calls, plan.first_seed, plan.first_seed + plan.count - 1);
+  fmt::print(plan.out, "{} runs of seeds {} to {}, {} calls, {} violations, hash {:016x}\n", all.runs, plan.first_seed,
+             plan.first_seed + plan.count - 1, all.calls, all.violations, all.event_hash);
   std::fflush(plan.out);
   return all;
 }

@@ -26,9 +26,10 @@ struct ManyReports {
   std::uint64_t event_hash = 0;  // over the hashes of all runs that repeat
 };
 
-// Prints each violation as it is found, progress now and then, and a summary.
+// Prints each violation as it is found, progress now and then, and a summary that ends with the hash.
 ManyReports run_many(const ManyRuns& plan);
 
+// The violations, and a line that ends with the hash.
 void print(std::FILE* out, const Report& report);
 
 }  // namespace weir::sim

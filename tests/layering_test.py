@@ -3,6 +3,9 @@
 
 Includes point downward. An edge that is missing here is a design decision: add it only with a reason, and never one
 that makes a circle (this test refuses those too).
+
+Protocol code does no I/O, reads no clock, rolls no dice and starts no thread: what the simulator runs is what users
+run, and a seed decides all of it. Words that would change this are looked for, too, outside of tests.
 """
 import pathlib
 import re
@@ -41,6 +44,36 @@ SIBLINGS = {
     "pool": {"link"},
     "sim": {"link"},
 }
+
+PROTOCOL = {"base", "wire", "crypto", "event", "buffer", "schedule", "recovery", "peer", "token", "transfer", "engine",
+            "router"}
+
+# What it is -> how it looks, and the folders that do without.
+FORBIDDEN = {
+    "input and output": (re.compile(r"[<](sys/(socket|epoll|event|mman|stat|ioctl)\.h|netinet/.*|arpa/.*|netdb\.h|poll\.h|"
+                                    r"unistd\.h|fcntl\.h|fstream|iostream)[>]|\bfopen\("), PROTOCOL),
+    "a clock": (re.compile(r"\b(steady|system|high_resolution|utc)_clock\b|\bclock_gettime\b|\bgettimeofday\b|"
+                           r"\btime\((nullptr|NULL|0)\)|__builtin_ia32_rdtsc|__rdtsc"), PROTOCOL),
+    "dice": (re.compile(r"[<]random[>]|\brandom_device\b|\bmt19937|\bgetrandom\b|\bgetentropy\b|\bs?rand\(|\bRAND_"),
+             PROTOCOL),
+    "a thread": (re.compile(r"[<](thread|condition_variable|future|pthread\.h)[>]|\bthis_thread\b|\bsched_yield\b"),
+                 PROTOCOL),
+    "a cryptographic library": (re.compile(r"[<](openssl|gnutls|ngtcp2|intel-ipsec-mb)\b"),
+                                (PROTOCOL | {API, "link", "worker", "pool", "sim", "apps"}) - {"crypto"}),
+}
+
+# (file, what) -> why it may.
+EXCEPTIONS = {
+    ("src/base/address.cc", "input and output"): "reads and writes addresses as text",
+    ("src/crypto/entropy.cc", "input and output"): "what the system's dice are read with",
+    ("src/crypto/entropy.cc", "dice"): "the real ones; protocol code is given an Entropy",
+    ("src/buffer/page_source.cc", "input and output"): "asks the system for memory",
+    ("src/buffer/file_source.cc", "input and output"): "memory that is a file",
+    ("src/buffer/numa.cc", "input and output"): "asks the system about its memory",
+    ("apps/weir/local_files.cc", "a cryptographic library"): "digests of files that are copied",
+}
+TESTS = re.compile(r"_(test|fuzz|bench)\.cc$|_testing\.(h|cc)$")
+COMMENT = re.compile(r"//.*")
 
 INCLUDE = re.compile(r'\s*#\s*include\s*[<"]([^">]+)[">]')
 
@@ -109,11 +142,32 @@ def violations(root, allowed):
         yield "no include between folders was found: is the root right?"
 
 
+def forbidden_words(root):
+    used = set()
+    for top in ("include", "src", "sim", "apps"):
+        for path in sorted((root / top).rglob("*")):
+            if path.suffix not in (".h", ".cc") or TESTS.search(path.name):
+                continue
+            name = path.relative_to(root)
+            rules = [(what, words) for what, (words, folders) in FORBIDDEN.items() if folder_of(name) in folders]
+            for number, line in enumerate(path.read_text().splitlines(), 1):
+                code = COMMENT.sub("", line)
+                for what, words in rules:
+                    if not words.search(code):
+                        continue
+                    if (str(name), what) in EXCEPTIONS:
+                        used.add((str(name), what))
+                    else:
+                        yield f"{name}:{number}: {what} is not for {folder_of(name)}: {line.strip()}"
+    for name, what in sorted(EXCEPTIONS.keys() - used):
+        yield f"{name} does without {what}: it needs no exception any more"
+
+
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parent.parent)
     edges = {folder: below | SIBLINGS.get(folder, set()) for folder, below in EDGES.items()}
-    found = list(violations(root, closure(edges)))
-    print("\n".join(found) if found else "every include points downward")
+    found = [*violations(root, closure(edges)), *forbidden_words(root)]
+    print("\n".join(found) if found else "every include points downward, and protocol code keeps to itself")
     return 1 if found else 0
 
 

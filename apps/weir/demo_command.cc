@@ -26,6 +26,7 @@ namespace {
 
 constexpr Method kEcho{"demo.echo"};
 constexpr std::size_t kNumberBytes = 8;  // each request starts with its number, by which its reply is known
+constexpr std::uint64_t kShifts = 251;   // so many requests in a row have different bytes behind the number, too
 constexpr std::uint32_t kMaxSizeBytes = 16 * 1024;
 constexpr int kCompletionsPerLook = 256;
 constexpr std::size_t kReceiveBuffers = 64;  // a hundred pools in one process need not hold 64 MiB each
@@ -47,6 +48,8 @@ class Demo {
     config.identity = Identity::development();
     client_.emplace(value_or_fail(Pool::open(std::move(config))));
     for (const Pool& server : servers_) peers_.push_back(client_->peer(server.listen_address()));
+    std::minstd_rand random(1);
+    for (std::byte& byte : noise_) byte = static_cast<std::byte>(random() >> 8);
   }
 
   void run() {
@@ -86,20 +89,28 @@ class Demo {
   // One call: its reply must be the request, byte for byte.
   Task<void> echo(const Peer* peer, std::uint64_t number) {
     std::memcpy(body_.data(), &number, kNumberBytes);
+    std::memcpy(body_.data() + kNumberBytes, behind(number), body_.size() - kNumberBytes);
     std::int64_t began_ns = now_ns();
     Result<Reply> result = co_await peer->unary(kEcho, Bytes{body_});
     std::int64_t ended_ns = now_ns();
     if (!result) {
       count_failure(result.error());
-    } else if (result->body().size() != body_.size() ||
-               std::memcmp(result->body().data(), &number, kNumberBytes) != 0) {
-      count_failure(Error(Code::application, "a reply belongs to another request", true));
+    } else if (!is_reply_to(number, result->body())) {
+      count_failure(Error(Code::application, "a reply is not the bytes of its request", true));
     } else {
       ++calls_;
       latency_.record(static_cast<std::uint64_t>(ended_ns - began_ns));
     }
     if (++completions_ % kCompletionsPerLook == 0) look_at_clock(ended_ns);
     if (--outstanding_ == 0 && round_done_) std::exchange(round_done_, nullptr).resume();
+  }
+
+  // What follows the number in its request.
+  const std::byte* behind(std::uint64_t number) const { return noise_.data() + number % kShifts; }
+
+  bool is_reply_to(std::uint64_t number, Bytes reply) const {
+    return reply.size() == body_.size() && std::memcmp(reply.data(), &number, kNumberBytes) == 0 &&
+           std::memcmp(reply.data() + kNumberBytes, behind(number), reply.size() - kNumberBytes) == 0;
   }
 
   struct RoundDone {
@@ -191,8 +202,7 @@ class Demo {
     }
     fmt::print(
         "This shows a burst: every call goes to another peer, so it has a packet of its own. `weir perf` measures how "
-        "many "
-        "calls one pair of cores can make.\n");
+        "many calls one pair of cores can make.\n");
     std::fflush(stdout);
   }
 
@@ -208,6 +218,7 @@ class Demo {
   std::optional<Pool> client_;
   std::vector<Peer> peers_;
   std::vector<std::byte> body_ = std::vector<std::byte>(options_.request_bytes);
+  std::vector<std::byte> noise_ = std::vector<std::byte>(options_.request_bytes + kShifts);
 
   LiveView* view_ = nullptr;
   Histogram latency_;

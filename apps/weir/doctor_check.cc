@@ -79,40 +79,6 @@ std::string limit_text(rlim_t limit) {
   return limit == RLIM_INFINITY ? std::string("unlimited") : with_commas(static_cast<std::uint64_t>(limit));
 }
 
-Check check_memlock() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0) return unknown("locked memory");
-  std::uint64_t wanted = Limits{}.receive_buffers * kReceiveBufferBytes;
-  Check check{.name = "locked memory",
-              .ok = limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= wanted,
-              .found = limit.rlim_cur == RLIM_INFINITY
-                           ? std::string("the limit is off")
-                           : fmt::format("the limit is {}; a worker's receive buffers are {}",
-                                         in_bytes(static_cast<std::uint64_t>(limit.rlim_cur)), in_bytes(wanted))};
-  if (!check.ok) {
-    check.costs =
-        "nothing over UDP, which locks no memory; a fabric that registers memory would be refused, and a program that "
-        "calls "
-        "mlockall() cannot keep its buffers from being paged out";
-    check.mend = "ulimit -l unlimited   (in a systemd unit: LimitMEMLOCK=infinity)";
-  }
-  return check;
-}
-
-Check check_descriptors() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return unknown("descriptors");
-  Check check{.name = "descriptors",
-              .ok = limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= kEnoughDescriptors,
-              .found = fmt::format("this process may open {}", limit_text(limit.rlim_cur))};
-  if (!check.ok) {
-    check.costs = "opening many pools in one process fails";
-    check.mend =
-        fmt::format("ulimit -n {}   (in a systemd unit: LimitNOFILE={})", kEnoughDescriptors, kEnoughDescriptors);
-  }
-  return check;
-}
-
 // A loopback socket that lives for one check.
 class ProbeSocket {
  public:
@@ -140,6 +106,7 @@ Check check_offload(const char* name, [[maybe_unused]] int option, [[maybe_unuse
 #else
   check.ok = false;
   check.found = "only Linux has it";
+  check.mend = fmt::format("none here: it takes Linux {} or newer", since);
 #endif
   check.costs = costs;
   if (check.ok) check.costs = check.mend = "";
@@ -150,9 +117,11 @@ Check check_aes() {
   crypto::BackendInfo info = crypto::default_backend();
   Check check{.name = "AES", .ok = info.backend == crypto::Backend::ipsec_mb, .found = info.detail};
   if (!check.ok) {
-    check.costs = "sealing small packets takes about twice as long as with intel-ipsec-mb";
+    check.costs = "sealing a small packet takes some 300 ns instead of the 50 ns of intel-ipsec-mb";
 #if defined(__x86_64__)
     check.mend = "sudo apt-get install libipsec-mb-dev   (then configure and build again)";
+#else
+    check.mend = "none here: intel-ipsec-mb is for x86";
 #endif
   }
   return check;
@@ -172,6 +141,39 @@ Check check_cores() {
 
 std::vector<Check> check_socket_buffers(const std::filesystem::path& root) {
   return {check_buffer(root, "receive", "rmem_max"), check_buffer(root, "send", "wmem_max")};
+}
+
+Check check_memlock() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0) return unknown("locked memory");
+  std::uint64_t wanted = Limits{}.receive_buffers * kReceiveBufferBytes;
+  Check check{.name = "locked memory",
+              .ok = limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= wanted,
+              .found = limit.rlim_cur == RLIM_INFINITY
+                           ? std::string("the limit is off")
+                           : fmt::format("the limit is {}; a worker's receive buffers are {}",
+                                         in_bytes(static_cast<std::uint64_t>(limit.rlim_cur)), in_bytes(wanted))};
+  if (!check.ok) {
+    check.costs =
+        "nothing over UDP, which locks no memory; a fabric that registers memory would be refused, and a program that "
+        "calls mlockall() cannot keep its buffers from being paged out";
+    check.mend = "ulimit -l unlimited   (in a systemd unit: LimitMEMLOCK=infinity)";
+  }
+  return check;
+}
+
+Check check_descriptors() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return unknown("descriptors");
+  Check check{.name = "descriptors",
+              .ok = limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= kEnoughDescriptors,
+              .found = fmt::format("this process may open {}", limit_text(limit.rlim_cur))};
+  if (!check.ok) {
+    check.costs = "opening many pools in one process fails";
+    check.mend =
+        fmt::format("ulimit -n {}   (in a systemd unit: LimitNOFILE={})", kEnoughDescriptors, kEnoughDescriptors);
+  }
+  return check;
 }
 
 Check check_map_count(const std::filesystem::path& root) {

@@ -12,13 +12,15 @@ struct Check {
   bool ok = true;
   std::string found;  // the fact
   std::string costs;  // what it costs, if not ok
-  std::string mend;   // the command that mends it, if not ok and if there is one
+  std::string mend;   // the command that mends it, if not ok; or why there is none
 };
 
 // Reads below `root` ("/" but in tests). A fact that cannot be read is ok and says so: not every system has it.
 std::vector<Check> check_machine(const std::filesystem::path& root);
 
-// The single ones that depend on files alone.
+// The single ones that depend on this process's limits or on files alone.
+Check check_memlock();
+Check check_descriptors();
 std::vector<Check> check_socket_buffers(const std::filesystem::path& root);
 Check check_map_count(const std::filesystem::path& root);
 Check check_huge_pages(const std::filesystem::path& root);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 #include <filesystem>
 #include <fstream>
@@ -45,6 +46,7 @@ TEST_F(DoctorCheck, TakesNoOffenceAtWhatTheSystemDoesNotSay) {
     EXPECT_FALSE(check.found.empty()) << check.name;
     if (!check.ok) {
       EXPECT_FALSE(check.costs.empty()) << check.name;
+      EXPECT_FALSE(check.mend.empty()) << check.name;
     }
   }
   EXPECT_TRUE(check_map_count(root_).ok);
@@ -58,9 +60,42 @@ TEST_F(DoctorCheck, TakesNoOffenceAtNonsense) {
   EXPECT_TRUE(check_socket_buffers(root_)[0].ok);
 }
 
+// A limit of this process for as long as it lives; only the one that may be raised again.
+class Limit {
+ public:
+  Limit(decltype(RLIMIT_NOFILE) resource, rlim_t value) : resource_(resource) {
+    EXPECT_EQ(getrlimit(resource_, &before_), 0);
+    const rlimit now{.rlim_cur = value, .rlim_max = before_.rlim_max};
+    EXPECT_EQ(setrlimit(resource_, &now), 0);
+  }
+  Limit(const Limit&) = delete;
+  Limit& operator=(const Limit&) = delete;
+  ~Limit() { setrlimit(resource_, &before_); }
+
+ private:
+  decltype(RLIMIT_NOFILE) resource_;
+  rlimit before_{};
+};
+
+void expect_trouble(const Check& check, const std::string& command) {
+  EXPECT_FALSE(check.ok) << check.name;
+  EXPECT_FALSE(check.costs.empty()) << check.name;
+  EXPECT_TRUE(check.mend.starts_with(command)) << check.mend;
+}
+
+TEST_F(DoctorCheck, WantsEnoughDescriptors) {
+  const Limit limit(RLIMIT_NOFILE, 64);
+  expect_trouble(check_descriptors(), "ulimit -n 1024");
+}
+
+TEST_F(DoctorCheck, WantsToLockItsBuffers) {
+  const Limit limit(RLIMIT_MEMLOCK, 4096);
+  expect_trouble(check_memlock(), "ulimit -l unlimited");
+}
+
 TEST_F(DoctorCheck, WantsEnoughMemoryMaps) {
   write("proc/sys/vm/max_map_count", "1000");
-  EXPECT_FALSE(check_map_count(root_).ok);
+  expect_trouble(check_map_count(root_), "sudo sysctl -w vm.max_map_count=");
   write("proc/sys/vm/max_map_count", "65530");
   EXPECT_TRUE(check_map_count(root_).ok);
 }
@@ -68,7 +103,7 @@ TEST_F(DoctorCheck, WantsEnoughMemoryMaps) {
 TEST_F(DoctorCheck, WantsHugePagesOfEitherKind) {
   write("sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]");
   write("proc/sys/vm/nr_hugepages", "0");
-  EXPECT_FALSE(check_huge_pages(root_).ok);
+  expect_trouble(check_huge_pages(root_), "echo madvise");
   write("proc/sys/vm/nr_hugepages", "64");
   EXPECT_TRUE(check_huge_pages(root_).ok);
   write("proc/sys/vm/nr_hugepages", "0");
@@ -79,7 +114,7 @@ TEST_F(DoctorCheck, WantsHugePagesOfEitherKind) {
 TEST_F(DoctorCheck, AsksForIsolatedCoresOnlyWhereThereAreEnough) {
   write("sys/devices/system/cpu/isolated", "");
   EXPECT_TRUE(check_isolation(root_, 2).ok);
-  EXPECT_FALSE(check_isolation(root_, 16).ok);
+  expect_trouble(check_isolation(root_, 16), "sudo sed");
   write("sys/devices/system/cpu/isolated", "12-15");
   EXPECT_TRUE(check_isolation(root_, 16).ok);
 }

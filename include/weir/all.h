@@ -1,6 +1,7 @@
 // weir::all: many calls, one coroutine, one wake-up.
 #pragma once
 
+#include <algorithm>
 #include <coroutine>
 #include <cstddef>
 #include <ranges>
@@ -17,10 +18,12 @@ class [[nodiscard]] AllCalls {
  public:
   explicit AllCalls(std::vector<Call> calls) : calls_(std::move(calls)) {}
 
+  // Waits for the last one first: replies mostly come in the order of the calls, and then the thread sleeps once.
   std::vector<Result<Reply>> get() {
     std::vector<Result<Reply>> results;
     results.reserve(calls_.size());
-    for (Call& call : calls_) results.push_back(call.get());
+    for (auto call = calls_.rbegin(); call != calls_.rend(); ++call) results.push_back(call->get());
+    std::reverse(results.begin(), results.end());
     return results;
   }
 

@@ -322,6 +322,7 @@ void Lane::wait_until(const std::function<bool()>& is_done, Duration at_most, Ot
     const Duration time_left = until.is_never() ? Duration::max() : until - now;
     rest(idle_since, watched_.empty() ? time_left : std::min(time_left, kMixedSleep));
   }
+  if (awaited == 0) watched_.clear();  // or this thread's next sleep would be cut into pieces for nothing
   if (--waits_ == 0) give_back_loops();
   worker::active_threads.fetch_sub(1, std::memory_order_relaxed);
 }

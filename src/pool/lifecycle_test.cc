@@ -42,6 +42,34 @@ TEST(Lifecycle, ManyPoolsShareOneWorkerThread) {
   EXPECT_EQ(text_of(client.peer(servers[1].listen_address()).unary("who", "").get()), "39");
 }
 
+TEST(Lifecycle, OfManyPoolsOnlyThoseWithSomethingToDoArePolled) {
+  Workers workers = Workers::open({.threads = 1}).value();
+  std::vector<Pool> servers;
+  for (int i = 0; i < 200; ++i) {
+    Config config = server_config(1);
+    config.on = &workers;
+    config.executor_threads = 0;
+    config.limits.receive_buffers = 64;
+    servers.push_back(open(config));
+    serve_echo(servers.back());
+  }
+  Pool client = open(client_config(1));
+  const Peer to = client.peer(servers[100].listen_address());
+  ASSERT_TRUE(to.unary("echo", "").get());
+  const auto polls_of = [](const Pool& pool) { return pool.counters()[0].polls; };
+  std::vector<std::uint64_t> before;
+  for (const Pool& server : servers) before.push_back(polls_of(server));
+  for (int i = 0; i < 1'000; ++i) ASSERT_TRUE(to.unary("echo", "").get());
+  for (std::size_t i = 0; i < servers.size(); ++i) {
+    const std::uint64_t polls = polls_of(servers[i]) - before[i];
+    if (i == 100) {
+      EXPECT_GE(polls, 1'000u);
+    } else {
+      EXPECT_LE(polls, 20u) << i;  // for the question, and whatever timer it has
+    }
+  }
+}
+
 TEST(Lifecycle, ManyPoolsShareOneLoopWithoutThreads) {
   Workers workers = Workers::open({.threads = 0}).value();
   std::vector<Pool> pools;

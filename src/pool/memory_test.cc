@@ -1,16 +1,19 @@
-// What an outstanding call costs the process that makes it, everything counted: the record, the engine's tables, the
-// packets in flight. The callee is another process, so that the heap that is counted is the caller's alone.
+// What an outstanding call and an idle peer cost a process, everything counted: records, the engine's tables, the
+// packets in flight. The other side is another process, so that the heap that is counted is one side's alone.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/allocation_testing.h"
 #include "pool/call_record.h"
+#include "pool/incoming_record.h"
 #include "pool/pool_testing.h"
 
 namespace weir {
@@ -33,51 +36,121 @@ Config with_room_for_many(Config config) {
   return config;
 }
 
-// A process that takes requests and never answers. Forked while this process has no other thread.
-class Holder {
+// What a child and its parent say to each other, a line at a time.
+class Lines {
  public:
-  Holder() {
+  Lines(int in, int out) : in_(fdopen(in, "r")), out_(fdopen(out, "w")) {}
+  Lines(const Lines&) = delete;
+  Lines& operator=(const Lines&) = delete;
+  ~Lines() {
+    std::fclose(out_);
+    std::fclose(in_);
+  }
+  void say(const std::string& line) {
+    std::fprintf(out_, "%s\n", line.c_str());
+    std::fflush(out_);
+  }
+  // Empty at the end.
+  std::string hear() {
+    char text[64] = {};
+    std::string line = std::fgets(text, sizeof text, in_) == nullptr ? "" : text;
+    while (!line.empty() && line.back() == '\n') line.pop_back();
+    return line;
+  }
+
+ private:
+  std::FILE* in_;
+  std::FILE* out_;
+};
+
+// Another process, until the parent has nothing more to say. Forked while this process has no other thread; what `run`
+// makes is destroyed with the process.
+class Child {
+ public:
+  explicit Child(void (*run)(Lines&)) {
     int to_parent[2], to_child[2];
     if (pipe(to_parent) != 0 || pipe(to_child) != 0) std::abort();
     child_ = fork();
     if (child_ == 0) {
       close(to_child[1]);
-      hold(to_parent[1], to_child[0]);
+      close(to_parent[0]);
+      Lines lines(to_child[0], to_parent[1]);
+      run(lines);
+      while (!lines.hear().empty()) {
+      }
+      _exit(0);
     }
     close(to_parent[1]);
     close(to_child[0]);
-    end_ = to_child[1];
-    char text[64] = {};
-    EXPECT_GT(read(to_parent[0], text, sizeof text - 1), 0);
-    close(to_parent[0]);
-    address_ = text;
+    lines_.emplace(to_parent[0], to_child[1]);
   }
-  Holder(const Holder&) = delete;
-  Holder& operator=(const Holder&) = delete;
-  ~Holder() {
-    close(end_);
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  ~Child() {
+    lines_.reset();
     waitpid(child_, nullptr, 0);
   }
-  const std::string& address() const { return address_; }
+  Lines& lines() { return *lines_; }
 
  private:
-  [[noreturn]] static void hold(int ready, int end) {
-    // It must outlive the pool, and does: the process ends without destroying either.
-    auto* held = new std::vector<Responder>;
-    auto* pool = new Pool(open(with_room_for_many(server_config(1))));
-    EXPECT_TRUE(pool->serve_inline("hold", [held](InlineRequest& request) { held->push_back(request.defer()); }));
-    const std::string address = pool->listen_address();
-    if (write(ready, address.data(), address.size()) < 0) std::abort();
-    char byte;
-    while (read(end, &byte, 1) > 0) {
-    }
-    _exit(0);
-  }
-
   pid_t child_;
-  int end_;
-  std::string address_;
+  std::optional<Lines> lines_;
 };
+
+// Takes requests and never answers.
+void hold(Lines& lines) {
+  auto* held = new std::vector<Responder>;
+  auto* pool = new Pool(open(with_room_for_many(server_config(1))));
+  EXPECT_TRUE(pool->serve_inline("hold", [held](InlineRequest& request) { held->push_back(request.defer()); }));
+  lines.say(pool->listen_address());
+}
+
+// Hears an address, and then how many calls to make to it.
+void call(Lines& lines) {
+  auto* pool = new Pool(open(with_room_for_many(client_config(1))));
+  auto* calls = new std::vector<Call>;
+  const Peer to = pool->peer(lines.hear());
+  for (std::string count = lines.hear(); !count.empty(); count = lines.hear()) {
+    for (int i = 0; i < std::stoi(count); ++i) {
+      calls->push_back(to.unary("hold", std::string(kPayload, 'x'), {.deadline = std::chrono::hours(1)}));
+    }
+  }
+}
+
+constexpr int kPeers = 128;  // twice: the first pay for what a pool takes once
+
+Config one_of_many(Config config, Workers& workers) {
+  config.on = &workers;
+  config.executor_threads = 0;
+  config.limits.receive_buffers = 64;
+  return config;
+}
+
+void serve_from_many(Lines& lines) {
+  auto* workers = new Workers(Workers::open({.threads = 1}).value());
+  auto* pools = new std::vector<Pool>;
+  for (int i = 0; i < 2 * kPeers; ++i) {
+    pools->push_back(open(one_of_many(server_config(1), *workers)));
+    testing::serve_echo(pools->back());
+    lines.say(pools->back().listen_address());
+  }
+}
+
+// Hears an address, and whenever it hears anything more calls it from so many new peers.
+void call_from_many(Lines& lines) {
+  auto* workers = new Workers(Workers::open({.threads = 1}).value());
+  auto* pools = new std::vector<Pool>;
+  const std::string address = lines.hear();
+  while (!lines.hear().empty()) {
+    for (int i = 0; i < kPeers; ++i) {
+      pools->push_back(open(one_of_many(client_config(1), *workers)));
+      for (int round = 0; round < 3; ++round) {
+        EXPECT_TRUE(pools->back().peer(address).unary("echo", std::string(kPayload, 'x')).get());
+      }
+    }
+    lines.say("done");
+  }
+}
 
 struct Setup {
   int workers;  // 0: the calls are direct; 1: they pass through a lane
@@ -95,14 +168,14 @@ void turn(const Pool& client, int workers) {
   }
 }
 
-class Memory : public ::testing::TestWithParam<Setup> {};
+class MemoryOfCalls : public ::testing::TestWithParam<Setup> {};
 
-TEST_P(Memory, OfAnOutstandingCallIsWithinItsBudget) {
+TEST_P(MemoryOfCalls, WhileOutstandingIsWithinItsBudget) {
   if (!Heap::counts_bytes) return;  // a sanitizer's heap has a price of its own
   const auto [workers, count] = GetParam();
-  const Holder holder;
+  Child holder(hold);
   Pool client = open(with_room_for_many(client_config(workers)));
-  const Peer to = client.peer(holder.address());
+  const Peer to = client.peer(holder.lines().hear());
   const std::string body(kPayload, 'x');
   std::vector<Call> calls;
   calls.reserve(kFirstCalls + count);  // handles are the application's
@@ -127,13 +200,102 @@ TEST_P(Memory, OfAnOutstandingCallIsWithinItsBudget) {
 }
 
 // Some just above a power of two, where tables that double are at their worst.
-INSTANTIATE_TEST_SUITE_P(Calls, Memory,
+INSTANTIATE_TEST_SUITE_P(Calls, MemoryOfCalls,
                          ::testing::Values(Setup{0, 1'000}, Setup{0, 1'030}, Setup{0, 16'500}, Setup{0, 20'000},
                                            Setup{1, 1'000}, Setup{1, 1'030}, Setup{1, 16'500}, Setup{1, 20'000}),
                          [](const auto& test) {
                            return std::string(test.param.workers == 0 ? "Direct" : "Lane") +
                                   std::to_string(test.param.calls);
                          });
+
+// The same call as the callee has it, until it is answered: a handler on the executor is given its request, and a large
+// one its memory, in the record.
+constexpr double kAnswerBudget = 704;
+
+using MemoryOfRequests = MemoryOfCalls;
+
+TEST_P(MemoryOfRequests, WhileBeingAnsweredIsWithinItsBudget) {
+  if (!Heap::counts_bytes) return;
+  const auto [workers, count] = GetParam();
+  Child caller(call);
+  Pool server = open(with_room_for_many(server_config(workers)));
+  std::vector<Responder> held;
+  held.reserve(kFirstCalls + count);  // handles are the application's
+  std::atomic<std::size_t> arrived{0};
+  ASSERT_TRUE(server.serve_inline("hold", [&](InlineRequest& request) {
+    held.push_back(request.defer());
+    ++arrived;
+  }));
+  caller.lines().say(server.listen_address());
+  const auto take = [&](std::size_t more) {
+    const std::size_t wanted = arrived + more;
+    caller.lines().say(std::to_string(more));
+    while (arrived < wanted) turn(server, workers);
+  };
+  take(kFirstCalls);
+  const std::int64_t before = live_bytes();
+  take(count);
+  const double each = static_cast<double>(live_bytes() - before) / static_cast<double>(count);
+  std::printf("%zu calls of %zu bytes that are being answered: %.1f bytes each; the record is %zu\n", count, kPayload,
+              each, sizeof(detail::IncomingRecord));
+  EXPECT_LE(each - kPayload, kAnswerBudget);
+}
+
+INSTANTIATE_TEST_SUITE_P(Calls, MemoryOfRequests,
+                         ::testing::Values(Setup{0, 1'000}, Setup{0, 16'000}, Setup{1, 1'000}, Setup{1, 16'000}),
+                         [](const auto& test) {
+                           return std::string(test.param.workers == 0 ? "Direct" : "Lane") +
+                                  std::to_string(test.param.calls);
+                         });
+
+constexpr double kIdlePeerBudget = 2'048;
+constexpr auto kAllAreIdle = std::chrono::milliseconds(2'500);  // after their last packet
+
+// Until an idle peer costs no more than it may: it gives up its key schedules some time after its last packet.
+double bytes_of_idle_peer(std::int64_t before) {
+  const auto each = [&] { return static_cast<double>(live_bytes() - before) / kPeers; };
+  for (int i = 0; i < 2'000 && each() > kIdlePeerBudget; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  return each();
+}
+
+TEST(Memory, OfAnIdlePeerThatIsCalledIsWithinItsBudget) {
+  if (!Heap::counts_bytes) return;
+  Child servers(serve_from_many);
+  Pool client = open(client_config(1));
+  const auto meet = [&] {
+    for (int i = 0; i < kPeers; ++i) {
+      const Peer to = client.peer(servers.lines().hear());
+      for (int round = 0; round < 3; ++round) ASSERT_TRUE(to.unary("echo", std::string(kPayload, 'x')).get());
+    }
+  };
+  meet();
+  std::this_thread::sleep_for(kAllAreIdle);
+  const std::int64_t before = live_bytes();
+  meet();
+  const double each = bytes_of_idle_peer(before);
+  std::printf("an idle peer that was called: at most %.0f bytes\n", each);
+  EXPECT_LE(each, kIdlePeerBudget);
+}
+
+TEST(Memory, OfAnIdlePeerThatCalledIsWithinItsBudget) {
+  if (!Heap::counts_bytes) return;
+  Child callers(call_from_many);
+  Pool server = open(server_config(1));
+  testing::serve_echo(server);
+  callers.lines().say(server.listen_address());
+  const auto meet = [&] {
+    callers.lines().say("more");
+    ASSERT_EQ(callers.lines().hear(), "done");
+  };
+  meet();
+  std::this_thread::sleep_for(kAllAreIdle);
+  const std::int64_t before = live_bytes();
+  meet();
+  const double each = bytes_of_idle_peer(before);
+  std::printf("an idle peer that called: at most %.0f bytes\n", each);
+  EXPECT_LE(each, kIdlePeerBudget);
+}
 
 }  // namespace
 }  // namespace weir

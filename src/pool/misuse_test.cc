@@ -1,6 +1,8 @@
 // What must not be done inside handlers and continuations stops the process with a sentence that says what to do.
 #include <atomic>
+#include <functional>
 #include <memory>
+#include <string>
 
 #include "pool/pool_testing.h"
 
@@ -13,68 +15,105 @@ using testing::open;
 using testing::serve_echo;
 using testing::server_config;
 
-// Runs `misuse` inside a continuation of a pool without threads.
-void inside_a_continuation(const std::function<void(std::unique_ptr<Pool>&, const Peer&)>& misuse) {
+using Use = std::function<void(std::unique_ptr<Pool>&, const Peer&)>;
+
+void in_a_continuation(int workers, const Use& misuse) {
   Pool server = open(server_config(1));
-  serve_echo(server);
-  auto client = std::make_unique<Pool>(open(client_config(0)));
+  std::atomic<bool> is_attached{false}, is_done{false};
+  static_cast<void>(server.serve_inline("wait", [&](InlineRequest& request) {
+    while (!is_attached) std::this_thread::yield();  // a call that is complete runs its continuation right there
+    request.reply("x");
+  }));
+  auto client = std::make_unique<Pool>(open(client_config(workers)));
   const Peer to = client->peer(server.listen_address());
-  client->poll();
-  bool done = false;
-  to.unary("echo", "x").then([&](Result<Reply>) {
+  if (workers == 0) client->poll();
+  to.unary("wait", "x", {.deadline = 1h}).then([&](Result<Reply>) {
     misuse(client, to);
-    done = true;
+    is_done = true;
   });
-  while (!done) client->poll();
+  is_attached = true;
+  while (!is_done) {
+    if (workers == 0) {
+      client->poll();
+    } else {
+      std::this_thread::yield();
+    }
+  }
 }
 
-class Misuse : public ::testing::Test {
+void in_an_inline_handler(const Use& misuse) {
+  auto server = std::make_unique<Pool>(open(server_config(1)));
+  Pool other = open(server_config(1));
+  serve_echo(other);
+  const Peer to = server->peer(other.listen_address());
+  static_cast<void>(server->serve_inline("bad", [&](InlineRequest& request) {
+    misuse(server, to);
+    request.reply("never");
+  }));
+  const std::string address = server->listen_address();
+  Pool client = open(client_config(1));
+  static_cast<void>(client.peer(address).unary("bad", "", {.deadline = 1h}).get());
+}
+
+enum class Where : std::uint8_t { threadless, worker, inline_handler };
+
+class Misuse : public ::testing::TestWithParam<Where> {
  protected:
   void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
-};
-using MisuseDeathTest = Misuse;
 
-TEST_F(MisuseDeathTest, PollInsideAContinuation) {
-  EXPECT_DEATH(inside_a_continuation([](auto& pool, auto&) { pool->poll(); }), "inside a handler or continuation");
-  EXPECT_DEATH(inside_a_continuation([](auto& pool, auto&) { pool->poll_for(1ms); }),
-               "inside a handler or continuation");
+  static void inside(const Use& misuse) {
+    if (GetParam() == Where::inline_handler) return in_an_inline_handler(misuse);
+    in_a_continuation(GetParam() == Where::worker ? 1 : 0, misuse);
+  }
+};
+using InsideDeathTest = Misuse;
+
+// That what follows dies of what it does, and not of how it is done.
+TEST_P(InsideDeathTest, WhatIsAllowedIsAllowed) {
+  std::atomic<int> calls{0};
+  inside([&](auto&, const Peer& to) {
+    to.unary("echo", "").then([](Result<Reply>) {});
+    ++calls;
+  });
+  EXPECT_EQ(calls, 1);
 }
 
-TEST_F(MisuseDeathTest, GetInsideAContinuation) {
-  EXPECT_DEATH(inside_a_continuation([](auto&, const Peer& to) { static_cast<void>(to.unary("echo", "").get()); }),
+TEST_P(InsideDeathTest, Poll) {
+  EXPECT_DEATH(inside([](auto& pool, auto&) { pool->poll(); }), "inside a handler or continuation");
+  EXPECT_DEATH(inside([](auto& pool, auto&) { pool->poll_for(1ms); }), "inside a handler or continuation");
+}
+
+TEST_P(InsideDeathTest, Get) {
+  EXPECT_DEATH(inside([](auto&, const Peer& to) { static_cast<void>(to.unary("echo", "").get()); }),
                "get\\(\\) was called inside a handler or continuation");
 }
 
-TEST_F(MisuseDeathTest, RunInsideAContinuation) {
-  EXPECT_DEATH(inside_a_continuation([](auto& pool, auto&) { pool->run([]() -> Task<void> { co_return; }()); }),
+TEST_P(InsideDeathTest, Run) {
+  EXPECT_DEATH(inside([](auto& pool, auto&) { pool->run([]() -> Task<void> { co_return; }()); }),
                "run\\(\\) was called inside a handler or continuation");
 }
 
-TEST_F(MisuseDeathTest, CloseInsideAContinuation) {
-  EXPECT_DEATH(inside_a_continuation([](auto& pool, auto&) { static_cast<void>(pool->close()); }),
+TEST_P(InsideDeathTest, Close) {
+  EXPECT_DEATH(inside([](auto& pool, auto&) { static_cast<void>(pool->close()); }),
                "closed, or its last handle dropped, inside a handler or continuation");
 }
 
-TEST_F(MisuseDeathTest, DestroyingThePoolInsideAContinuation) {
-  EXPECT_DEATH(inside_a_continuation([](auto& pool, auto&) { pool.reset(); }),
+TEST_P(InsideDeathTest, DestroyingThePool) {
+  EXPECT_DEATH(inside([](auto& pool, auto&) { pool.reset(); }),
                "closed, or its last handle dropped, inside a handler or continuation");
 }
 
-TEST_F(MisuseDeathTest, GetInsideAnInlineHandler) {
-  EXPECT_DEATH(
-      {
-        Pool server = open(server_config(1));
-        serve_echo(server);
-        const Peer self = server.peer(server.listen_address());
-        static_cast<void>(server.serve_inline("bad", [&](InlineRequest& request) {
-          static_cast<void>(self.unary("echo", "x").get());
-          request.reply("never");
-        }));
-        Pool client = open(client_config(1));
-        static_cast<void>(client.peer(server.listen_address()).unary("bad", "", {.deadline = 1h}).get());
-      },
-      "get\\(\\) was called inside a handler or continuation");
-}
+INSTANTIATE_TEST_SUITE_P(, InsideDeathTest, ::testing::Values(Where::threadless, Where::worker, Where::inline_handler),
+                         [](const auto& test) {
+                           return test.param == Where::threadless ? "AContinuationWithoutThreads"
+                                  : test.param == Where::worker   ? "AContinuationOnAWorker"
+                                                                  : "AnInlineHandler";
+                         });
+
+class MisuseDeathTest : public ::testing::Test {
+ protected:
+  void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+};
 
 TEST_F(MisuseDeathTest, CloseInsideAnExecutorHandler) {
   EXPECT_DEATH(

@@ -5,14 +5,16 @@
 
 #include <cstdint>
 
-#if defined(__linux__)
+// WEIR_PORTABLE_UDP leaves out what only Linux has, as other systems do.
+#if defined(__linux__) && !defined(WEIR_PORTABLE_UDP)
+#define WEIR_HAS_EVENTFD 1
 #include <sys/eventfd.h>
 #endif
 
 namespace weir::worker {
 
 Doorbell::Doorbell() {
-#if defined(__linux__)
+#if defined(WEIR_HAS_EVENTFD)
   read_end_ = write_end_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 #else
   int ends[2];

@@ -6,7 +6,9 @@
 #include <string>
 #include <thread>
 
-#if defined(__linux__)
+// WEIR_PORTABLE_UDP leaves out what only Linux has, as other systems do.
+#if defined(__linux__) && !defined(WEIR_PORTABLE_UDP)
+#define WEIR_HAS_AFFINITY 1
 #include <pthread.h>
 #include <sched.h>
 #include <unistd.h>
@@ -14,7 +16,21 @@
 
 namespace weir::worker {
 
-#if defined(__linux__)
+namespace {
+
+Error no_such_core(int core, long count) {
+  return {Code::invalid_argument, "places names core " + std::to_string(core) + ", but this machine has cores 0 to " +
+                                      std::to_string(count - 1)};
+}
+
+Error no_such_node(int node) {
+  return {Code::invalid_argument,
+          "places names NUMA node " + std::to_string(node) + ", which this machine does not have"};
+}
+
+}  // namespace
+
+#if defined(WEIR_HAS_AFFINITY)
 namespace {
 
 // The node's CPUs in the kernel's list form, "0-3,8"; empty if there is no such node.
@@ -44,14 +60,12 @@ void add_cores(const std::string& list, cpu_set_t& set) {
 }  // namespace
 
 Result<void> validate(const WorkerPlace& place) {
-  if (place.core < -1 || place.core >= CPU_SETSIZE || place.core >= static_cast<int>(sysconf(_SC_NPROCESSORS_CONF))) {
-    return std::unexpected(Error(Code::invalid_argument, "places names core " + std::to_string(place.core) +
-                                                             ", but this machine has cores 0 to " +
-                                                             std::to_string(sysconf(_SC_NPROCESSORS_CONF) - 1)));
+  const long cores = sysconf(_SC_NPROCESSORS_CONF);
+  if (place.core < -1 || place.core >= CPU_SETSIZE || place.core >= cores) {
+    return std::unexpected(no_such_core(place.core, cores));
   }
   if (place.numa_node < -1 || (place.numa_node >= 0 && cores_of_node(place.numa_node).empty())) {
-    return std::unexpected(Error(Code::invalid_argument, "places names NUMA node " + std::to_string(place.numa_node) +
-                                                             ", which this machine does not have"));
+    return std::unexpected(no_such_node(place.numa_node));
   }
   return {};
 }
@@ -84,9 +98,8 @@ int usable_cores() {
 #else
 
 Result<void> validate(const WorkerPlace& place) {
-  if (place.core >= static_cast<int>(std::thread::hardware_concurrency())) {
-    return std::unexpected(Error(Code::invalid_argument, "places names a core that this machine does not have"));
-  }
+  if (place.core < -1 || place.core >= usable_cores()) return std::unexpected(no_such_core(place.core, usable_cores()));
+  if (place.numa_node < -1 || place.numa_node > 0) return std::unexpected(no_such_node(place.numa_node));
   return {};
 }
 

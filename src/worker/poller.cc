@@ -4,12 +4,12 @@
 #include <cerrno>
 #include <ctime>
 
-#if defined(__linux__)
+// WEIR_PORTABLE_UDP leaves out what only Linux has, as other systems do.
+#if defined(__linux__) && !defined(WEIR_PORTABLE_UDP)
+#define WEIR_HAS_EPOLL 1
 #include <sys/epoll.h>
-#else
-#include <poll.h>
-#endif
 #include <unistd.h>
+#endif
 
 #include "base/check.h"
 
@@ -25,7 +25,7 @@ int to_milliseconds(Duration at_most) {
 
 }  // namespace
 
-#if defined(__linux__)
+#if defined(WEIR_HAS_EPOLL)
 
 Poller::Poller() : epoll_(epoll_create1(EPOLL_CLOEXEC)) {}
 
@@ -73,31 +73,37 @@ Poller::~Poller() = default;
 
 bool Poller::is_open() const { return true; }
 
-void Poller::add(int descriptor, void* tag) { watched_.push_back({descriptor, tag, {}}); }
+void Poller::add(int descriptor, void* tag) {
+  watched_.push_back({.fd = descriptor, .events = POLLIN, .revents = 0});
+  tags_.push_back(tag);
+}
 
 void Poller::want(int descriptor, void* tag, Wanted wanted) {
-  for (Watched& watched : watched_) {
-    if (watched.descriptor == descriptor && watched.tag == tag) watched.wanted = wanted;
+  for (std::size_t i = 0; i < watched_.size(); ++i) {
+    if (watched_[i].fd != descriptor || tags_[i] != tag) continue;
+    watched_[i].events = static_cast<short>((wanted.read ? POLLIN : 0) | (wanted.write ? POLLOUT : 0));
   }
 }
 
 void Poller::remove(int descriptor) {
-  std::erase_if(watched_, [&](const Watched& watched) { return watched.descriptor == descriptor; });
+  const auto found = std::ranges::find(watched_, descriptor, &pollfd::fd);
+  if (found == watched_.end()) return;
+  tags_.erase(tags_.begin() + (found - watched_.begin()));
+  watched_.erase(found);
 }
 
 std::size_t Poller::wait(Duration at_most) {
-  std::vector<pollfd> descriptors;
-  descriptors.reserve(watched_.size());
-  for (const Watched& watched : watched_) {
-    const int events = (watched.wanted.read ? POLLIN : 0) | (watched.wanted.write ? POLLOUT : 0);
-    descriptors.push_back({watched.descriptor, static_cast<short>(events), 0});
-  }
-  if (::poll(descriptors.data(), static_cast<nfds_t>(descriptors.size()), to_milliseconds(at_most)) <= 0) return 0;
+  if (::poll(watched_.data(), static_cast<nfds_t>(watched_.size()), to_milliseconds(at_most)) <= 0) return 0;
+  // From where the last one ended: otherwise those behind kMaxReady that are always ready would never be reported.
   std::size_t count = 0;
-  for (std::size_t i = 0; i < descriptors.size() && count < kMaxReady; ++i) {
-    if (descriptors[i].revents == 0) continue;
-    ready_[count++] = {.tag = watched_[i].tag, .error = (descriptors[i].revents & POLLERR) != 0};
+  std::size_t at = first_ < watched_.size() ? first_ : 0;
+  for (std::size_t looked = 0; looked < watched_.size() && count < kMaxReady; ++looked) {
+    if (const short found = watched_[at].revents; found != 0) {
+      ready_[count++] = {.tag = tags_[at], .error = (found & POLLERR) != 0};
+    }
+    if (++at == watched_.size()) at = 0;
   }
+  first_ = at;
   return count;
 }
 

@@ -1,5 +1,7 @@
-// Poller: waits for many descriptors at once; epoll on Linux, poll() elsewhere.
+// Poller: waits for many descriptors at once; epoll on Linux, poll() elsewhere and in builds with WEIR_PORTABLE_UDP.
 #pragma once
+
+#include <poll.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -41,17 +43,12 @@ class Poller {
 
  private:
   Ready ready_[kMaxReady];
-#if defined(__linux__)
-  int epoll_ = -1;
-  bool has_nanoseconds_ = true;  // epoll_pwait2
-#else
-  struct Watched {
-    int descriptor;
-    void* tag;
-    Wanted wanted;
-  };
-  std::vector<Watched> watched_;
-#endif
+  // The same members in every build, so that only poller.cc needs to know which.
+  [[maybe_unused]] int epoll_ = -1;
+  [[maybe_unused]] bool has_nanoseconds_ = true;  // epoll_pwait2
+  std::vector<pollfd> watched_;
+  std::vector<void*> tags_;                 // of watched_, in its order
+  [[maybe_unused]] std::size_t first_ = 0;  // of watched_: where the next wait() begins to report
 };
 
 }  // namespace weir::worker

@@ -18,7 +18,6 @@
 #include "engine/engine.h"
 #include "link/link.h"
 #include "worker/crew.h"
-#include "worker/place.h"
 
 namespace weir::worker {
 namespace {
@@ -98,6 +97,12 @@ TEST(Worker, AnIdleAdaptiveOneUsesHardlyAnyProcessorTime) {
   EXPECT_LT(process_cpu_seconds() - before, 0.005);
 }
 
+TEST(Worker, OneThatSpinsNeverRests) {
+  Worker worker({.idle = Idle::spin});
+  worker.start();
+  while (worker.turns() < 20'000) ASSERT_FALSE(worker.is_resting());  // one that rests makes no turns meanwhile
+}
+
 // Always readable, and never with a buffer to read into.
 struct StarvedLink : link::Link {
   StarvedLink() { ring.ring(); }
@@ -169,18 +174,6 @@ TEST(Crew, AProcessThatStoodStillIsNotAborted) {
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
-
-TEST(Crew, PinsItsWorkers) {
-  auto crew = Crew::open({.threads = 1, .places = {{.core = 0}}});
-  ASSERT_TRUE(crew);
-  int core = -1;
-#if defined(__linux__)
-  (*crew)->worker(0)->run_on_loop([&] { core = sched_getcpu(); });
-  EXPECT_EQ(core, 0);
-#endif
-}
-
-TEST(Place, CountsAtLeastOneCore) { EXPECT_GE(usable_cores(), 1); }
 
 TEST(Worker, AStandInIsWaitedFor) {
   Worker worker({.has_thread = false});
