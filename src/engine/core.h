@@ -1,5 +1,5 @@
 // Core: the inside of an engine. One verb per file: handshake.cc, receive.cc, pack.cc, call.cc (callers), serve.cc
-// (callees), write.cc, slices.cc and arrive.cc (large messages), clock.cc (timers, liveness, ends of paths).
+// (callees), write.cc, slices.cc, arrive.cc and grants.cc (large messages), clock.cc (timers, liveness, ends of paths).
 #pragma once
 
 #include <array>
@@ -13,6 +13,7 @@
 #include "base/slab.h"
 #include "crypto/cookie.h"
 #include "crypto/responder_key.h"
+#include "engine/bounds.h"
 #include "engine/engine.h"
 #include "engine/path.h"
 #include "engine/return_box.h"
@@ -58,7 +59,7 @@ struct RemotePathHash {
   }
 };
 
-struct Core {
+struct Core : Bounds {
   // What to do with the packet after one of its frames.
   enum class Verdict : std::uint8_t {
     fine,
@@ -66,47 +67,8 @@ struct Core {
     violation,  // the path must go
   };
 
-  // Bounds that no configuration changes.
-  static constexpr std::size_t kArenaBytes = 512 * 1024;
-  static constexpr std::size_t kMaxTrainBytes = 64'000;                // below what one UDP_SEGMENT send takes
-  static constexpr std::size_t kShortTrainBytes = 16 * 1024;           // while more urgent work may come
-  static constexpr Duration kUrgencyMemory = std::chrono::seconds(1);  // so long it may come again
-  static constexpr std::uint64_t kTrainsPerSecond = 4'096;  // a train is as long as the pacer's rate fills in this part
-  static constexpr std::size_t kMaxSegments = 64;
-  static constexpr std::uint32_t kMaxTrainMessages = 256;     // so that the receiver starts before we are done
-  static constexpr std::size_t kBaseDatagramBytes = 1'200;    // passes everywhere
-  static constexpr std::uint32_t kExchangeWindow = 1u << 14;  // hellos answered and not yet followed up
-  static constexpr std::uint32_t kHellosPerMillisecond = 64;  // answered at most
-  static constexpr std::uint32_t kSmallestCutBytes = 512;     // smaller messages never travel in fragments
-  static constexpr std::uint32_t kMaxMethods = 1u << 16;
-  static constexpr Duration kFirstHelloRetry = std::chrono::milliseconds(20);
-  static constexpr Duration kLongestHelloRetry = std::chrono::milliseconds(500);
-  static constexpr Duration kLongestRest = std::chrono::seconds(1);      // before an unreachable peer is tried again
-  static constexpr Duration kCallRetry = std::chrono::milliseconds(20);  // a call that found its method not served
-  static constexpr Duration kScheduleIdle = std::chrono::seconds(1);     // then an idle path drops its key schedules
-  static constexpr Duration kShortestBlockedRepeat = std::chrono::milliseconds(5);
-  static constexpr Duration kLongestBlockedRepeat = std::chrono::milliseconds(200);
-  static constexpr Duration kDrainedIdle = std::chrono::milliseconds(100);  // then a path that was replaced is closed
-  static constexpr std::uint32_t kUnknownPathsPerMillisecond = 16;          // answered at most
-  static constexpr std::uint32_t kMaxHellosPerCredential = 3;  // to an address that has not answered (identity mode)
-  static constexpr std::size_t kTellingBytes = 4;              // of an incarnation, in answers to `first` packets
-  static constexpr int kDeafSilences = 4;                      // so long may a peer that is heard acknowledge nothing
-  static constexpr std::uint32_t kRestartSuspicion = 2;        // probe timeouts in a row before a second hello
-
   Core(const EngineConfig& config_, crypto::Entropy& entropy_, Subscriber* subscriber, std::uint64_t seed, Instant now);
   ~Core();
-
-  static constexpr std::uint32_t kSmallestInFlightBytes = 16 * 1024;
-  static constexpr std::uint64_t kLeastPartPerLife = 16;  // of a message, in a region's life, while others wait
-  static constexpr Duration kLongestUnfetched = std::chrono::seconds(30);  // a large reply without a region
-  static constexpr std::uint64_t kUnfetchedPart =
-      8;  // of Limits::buffer_bytes: what one peer's unfetched replies may hold
-  static constexpr Duration kLongestUnasked = std::chrono::seconds(10);  // a message whose region was taken back
-  static constexpr Duration kLongestReply = std::chrono::minutes(10);    // with one
-  static constexpr std::uint8_t kMaxLostRegions = transfer::Writer::kMaxLostRegions;  // that one message survives
-  static constexpr std::size_t kMaxDataSegments = 1'024;                              // in one collect()
-  static constexpr unsigned kWriterSerialBits = 20;  // the rest of a frame's name is an offset of 44 bits
-  static constexpr std::uint32_t kWriterSerialMask = (1u << kWriterSerialBits) - 1;
 
   // ---- handshake.cc ----
   void start_hello(Peer& peer, Instant now);
@@ -198,7 +160,6 @@ struct Core {
   void give_up_reply(Path& path, IncomingSlot& slot);
   void arm_writer_timer(transfer::Writer& writer, Instant now, Duration longest);
   void on_writer_timer(transfer::Writer& writer);
-  void on_arrival_timer(transfer::Arrival& arrival, Instant now);
   // Takes over the reference on `sealed`.
   void answer_large(IncomingTransfer& transfer, buffer::Sealed* sealed, transfer::CargoRange range, ByteSpan header,
                     Instant now);
@@ -228,6 +189,17 @@ struct Core {
   bool use_token(Path& path, transfer::Arrival& arrival, Instant now);
   bool bind_region(Path& path, transfer::Arrival& arrival, token::Region& region, Instant now);
   void ask_for_memory(Path& path, transfer::Arrival& arrival, Instant now);
+  transfer::Arrival* find_arrival(Path& path, wire::Side side, wire::TransferId id);
+  void on_request_regions(Path& path, const wire::SideFrame& frame, Instant now);
+  Verdict on_slice(Path& path, const wire::SliceFrame& frame, ByteSpan slice, Instant now);
+  void complete_arrival(Path& path, transfer::Arrival& arrival, token::Region& region, Instant now);
+  void acknowledge_transfer(Path& path, wire::Side side, wire::TransferId id);
+  void drop_arrival(Path& path, transfer::Arrival& arrival, Instant now);
+  void refuse_arrival(Path& path, IncomingTransfer* transfer, OutgoingCall* call, wire::TransferId id, Code code,
+                      Instant now);
+  void on_arrival_timer(transfer::Arrival& arrival, Instant now);
+
+  // ---- grants.cc ----
   buffer::Landing* make_landing(Path& path, std::uint64_t bytes, std::uint32_t record_bytes, std::uint8_t purse);
   static void forget_landing(buffer::Landing* landing);
   token::Region* grant_region(Path& path, std::uint64_t bytes, std::uint32_t record_bytes, std::uint8_t purse,
@@ -237,14 +209,6 @@ struct Core {
   void grant_token(Path& path, std::uint64_t message_bytes, Instant now);
   void revoke_spare_tokens(Instant now);
   void revoke_region(Path& path, token::Region& region, Instant now);
-  transfer::Arrival* find_arrival(Path& path, wire::Side side, wire::TransferId id);
-  void on_request_regions(Path& path, const wire::SideFrame& frame, Instant now);
-  Verdict on_slice(Path& path, const wire::SliceFrame& frame, ByteSpan slice, Instant now);
-  void complete_arrival(Path& path, transfer::Arrival& arrival, token::Region& region, Instant now);
-  void acknowledge_transfer(Path& path, wire::Side side, wire::TransferId id);
-  void drop_arrival(Path& path, transfer::Arrival& arrival, Instant now);
-  void refuse_arrival(Path& path, IncomingTransfer* transfer, OutgoingCall* call, wire::TransferId id, Code code,
-                      Instant now);
   void arm_regions_timer();
   void on_regions_timer(Instant now);
   bool may_stay(Path& path, token::Region& region, token::RegionTable::Due due, Instant now);

@@ -1,0 +1,197 @@
+// The receiver's memory for large messages: who is given some and when it is taken back (docs/protocol.md, rules G-*).
+#include <algorithm>
+#include <cstddef>
+
+#include "engine/core.h"
+
+namespace weir::engine {
+
+using transfer::Arrival;
+
+namespace {
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Winvalid-offsetof"
+Arrival& arrival_of(token::Ask& ask) {
+  static_assert(offsetof(Arrival, ask) == 0);
+  return *reinterpret_cast<Arrival*>(&ask);
+}
+#pragma GCC diagnostic pop
+
+}  // namespace
+
+buffer::Landing* Core::make_landing(Path& path, std::uint64_t bytes, std::uint32_t record_bytes, std::uint8_t purse) {
+  buffer::Landing* const landing = buffer::make_landing(*config.memory, bytes, record_bytes);
+  if (landing == nullptr) return nullptr;
+  landing->returns = returned->join();
+  landing->charged_bytes = buffer::landing_cost(bytes);
+  landing->path = path.id;
+  landing->path_serial = path.serial;
+  landing->purse = purse;
+  return landing;
+}
+
+token::Region* Core::grant_region(Path& path, std::uint64_t bytes, std::uint32_t record_bytes, std::uint8_t purse,
+                                  Instant now) {
+  buffer::Landing* const landing = make_landing(path, bytes, record_bytes, purse);
+  if (landing == nullptr) return nullptr;
+  token::Region* const region = regions.grant(
+      {.landing = landing, .path = path.id, .path_serial = path.serial, .regions = &path.large->regions}, now);
+  if (region == nullptr) {
+    forget_landing(landing);
+    return nullptr;
+  }
+  ++events.counters.regions_granted;
+  path.again.push({.slot = token::RegionId::unpack(region->id).slot,
+                   .kind = static_cast<std::uint8_t>(SentKind::region_grant),
+                   .generation = token::RegionId::unpack(region->id).generation});
+  touch(path);
+  arm_regions_timer();
+  return region;
+}
+
+// All who send large messages to us together are promised half of what our socket can hold.
+std::uint32_t Core::in_flight_promise() const {
+  if (config.receive_buffer_bytes == 0) return ~std::uint32_t{0};
+  const std::uint64_t share = config.receive_buffer_bytes / 2 / std::max<std::uint64_t>(grants.accounts(), 1);
+  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(share, kSmallestInFlightBytes, ~std::uint32_t{0}));
+}
+
+// A landing that never was anybody's: what was reserved for it is still the caller's to give back.
+void Core::forget_landing(buffer::Landing* landing) {
+  landing->charged_bytes = 0;
+  detail::unpin(landing);
+}
+
+// Whoever's turn it is, as far as there is memory.
+void Core::serve_asks(Instant now) {
+  while (token::Ask* const ask = grants.next()) {
+    Arrival& arrival = arrival_of(*ask);
+    Path& path = *find_path(arrival.path);
+    token::Region* const region =
+        grant_region(path, arrival.cargo.body_bytes, arrival.cargo.record_bytes, ask->purse, now);
+    if (region == nullptr) {
+      // The system has less memory than we were told we may use.
+      grants.release(*ask->account, ask->purse, ask->bytes);
+      refuse_arrival(path, arrival.transfer, arrival.call, arrival.id, Code::overloaded, now);
+      continue;
+    }
+    bind_region(path, arrival, *region, now);
+    if (arrival.cargo.wants_token && ask->purse == 0) grant_token(path, arrival.cargo.body_bytes, now);
+  }
+}
+
+// Another region for this sender's next message, if memory is plentiful.
+void Core::grant_token(Path& path, std::uint64_t message_bytes, Instant now) {
+  const std::uint64_t capacity = token::token_capacity(message_bytes);
+  token::SenderAccount& account = path.large->account;
+  const std::uint64_t cost = buffer::landing_cost(capacity);
+  if (capacity == 0 || !grants.may_speculate(account, 0, cost)) return;
+  grants.speculate(account, 0, cost);
+  if (grant_region(path, capacity, buffer::kRecordBytes, 0, now) != nullptr) {
+    ++spare_tokens;
+    return;
+  }
+  grants.end_speculation(account);
+  grants.release(account, 0, cost);
+}
+
+// Somebody waits for memory: what was given ahead of need, to whomever, is taken back.
+void Core::revoke_spare_tokens(Instant now) {
+  paths.for_each([&](Path& path) {
+    if (path.large == nullptr || path.large->account.speculative == 0) return;
+    regions.for_each_of_path(path.large->regions, [&](token::Region& region) {
+      if (region.state == token::RegionState::granted && !region.is_bound()) revoke_region(path, region, now);
+    });
+  });
+}
+
+// Takes a region back from its sender, who is told. Its message, if there is one, waits for the sender to ask again.
+void Core::revoke_region(Path& path, token::Region& region, Instant now) {
+  const wire::TransferId id = wire::TransferId::unpack(region.transfer);
+  ++events.counters.regions_revoked;
+  const token::RegionId name = token::RegionId::unpack(region.id);
+  if (region.is_bound()) {
+    path.again.push({.slot = id.slot,
+                     .kind = static_cast<std::uint8_t>(SentKind::region_revoke),
+                     .offset = static_cast<std::uint16_t>(region.side),
+                     .generation = id.generation});
+    if (Arrival* const arrival = find_arrival(path, region.side, id)) {
+      arrival->lost_region = region.id;
+      arrival->region = wire::kNoRegion;
+      arrival->timer.tag = static_cast<std::uint32_t>(TimerKind::arrival);
+      wheel.arm(arrival->timer, now + kLongestUnasked);
+    }
+  } else {
+    grants.end_speculation(path.large->account);
+    --spare_tokens;
+    path.again.push(
+        {.slot = name.slot, .kind = static_cast<std::uint8_t>(SentKind::token_revoke), .generation = name.generation});
+  }
+  touch(path);
+  regions.revoke(region, now);
+}
+
+// ---- deadlines and ends ----
+
+void Core::arm_regions_timer() {
+  regions_timer.tag = static_cast<std::uint32_t>(TimerKind::regions);
+  const Instant next = regions.next_deadline();
+  if (!regions_timer.armed() || next < regions_timer.at) wheel.arm(regions_timer, next);
+}
+
+// Whether a message keeps its region although a deadline passed.
+bool Core::may_stay(Path& path, token::Region& region, token::RegionTable::Due due, Instant now) {
+  if (due == token::RegionTable::Due::idle) {
+    // Messages of one sender come one after the other: a later one waits for the earlier ones.
+    if (now - path.large->last_new_byte >= regions.options().idle_timeout) return false;
+    regions.excuse(region, now);
+    return true;
+  }
+  // One who writes a byte now and then would keep what others wait for.
+  const std::uint64_t there = region.coverage.bytes();
+  const bool is_slow = there - region.renewed_bytes < region.bytes / kLeastPartPerLife;
+  if (is_slow && grants.waiting(static_cast<std::uint8_t>(region.landing->purse)) != 0) return false;
+  if (const Arrival* const arrival = find_arrival(path, region.side, wire::TransferId::unpack(region.transfer));
+      arrival != nullptr && arrival->transfer != nullptr && arrival->transfer->deadline < now) {
+    return false;
+  }
+  region.renewed_bytes = there;
+  regions.renew(region, now);
+  return true;
+}
+
+void Core::on_regions_timer(Instant now) {
+  regions.expire(now, [&](token::Region& region, token::RegionTable::Due due) {
+    Path* const path = find_path(region.path);
+    if (path == nullptr || path->serial != region.path_serial) return;
+    if (region.is_bound() && may_stay(*path, region, due, now)) return;
+    revoke_region(*path, region, now);
+  });
+  if (regions.next_deadline() < Instant::never()) arm_regions_timer();
+}
+
+void Core::end_large(Path& path, Instant now) {
+  LargePath& large = *path.large;
+  spare_tokens -= large.account.speculative;
+  regions.end_path(large.regions, now);
+  if (large.account.open) grants.close(large.account);
+  for (; !large.writing.empty();) large.writing.remove(*large.writing.front());
+}
+
+// Memory that applications have let go of, on whatever thread.
+void Core::take_returned(Instant now) {
+  returned->take(returned_now);
+  for (const ReturnBox::Item& item : returned_now) {
+    Path* const path = find_path(item.path);
+    if (path != nullptr && path->serial == item.path_serial && path->large != nullptr && path->large->account.open) {
+      grants.release(path->large->account, static_cast<std::uint8_t>(item.purse), item.bytes);
+    } else {
+      grants.release_closed(static_cast<std::uint8_t>(item.purse), item.bytes);
+    }
+  }
+  returned_now.clear();
+  serve_asks(now);
+}
+
+}  // namespace weir::engine
