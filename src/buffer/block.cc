@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "buffer/size_class.h"
 
 namespace weir::buffer {
 namespace {
@@ -67,7 +68,11 @@ bool is_possible(const BlockShape& shape) {
 }
 
 std::uint64_t memory_bytes_of(const BlockShape& shape) {
-  return first_piece_of(shape).bytes + (shape.bytes - rounded_piece(shape));
+  const auto taken = [](std::uint64_t bytes) { return std::max<std::uint64_t>(bytes, kSmallestClassBytes); };
+  const std::uint64_t piece = rounded_piece(shape), count = pieces_of(shape);
+  const std::uint64_t first = taken(first_piece_of(shape).bytes);
+  if (count == 1) return first;
+  return first + (count - 2) * taken(piece) + taken(shape.bytes - (count - 1) * piece);
 }
 
 Block* make_block(Memory& memory, const BlockShape& shape, int numa_node) {

@@ -53,7 +53,8 @@ inline constexpr std::uint64_t kMaxPieces = 65'536;
 
 // False: too large, too many pieces, or records that nobody can open.
 bool is_possible(const BlockShape& shape);
-// What a block of this shape asks of memory, over all its pieces.
+// What a block of this shape takes of memory, over all its pieces. Memory that is kept for reuse comes in size classes:
+// no piece takes less than the smallest.
 std::uint64_t memory_bytes_of(const BlockShape& shape);
 
 // One reference, the caller's. Null: there is no memory. `memory` outlives it. The shape is possible.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "buffer/buffer_testing.h"
+#include "buffer/cached_memory.h"
 #include "buffer/heap_memory.h"
 #include "buffer/seal.h"
 
@@ -228,6 +229,19 @@ TEST(BufferPool, MemoryThatNobodyCanBringBackIsNotWaitedFor) {
   ASSERT_TRUE(waiting.result);
   EXPECT_EQ(waiting.result->error().code(), Code::overloaded);
   memory->give_back(elsewhere);
+}
+
+TEST(BufferPool, SmallBuffersAreChargedWhatTheyTake) {
+  const auto inner = std::make_shared<HeapMemory>(std::uint64_t{1} << 30);
+  const auto pool = BufferPool::create(std::make_shared<CachedMemory>(inner, 0), {.bytes = 64 * kSmallestClassBytes});
+  std::vector<Buffer> held;
+  while (true) {
+    Result<Buffer> one = pool->try_allocate(1);
+    if (!one) break;
+    held.push_back(std::move(*one));
+  }
+  EXPECT_EQ(held.size(), 64u);
+  EXPECT_LE(inner->taken_bytes(), pool->bound_bytes());
 }
 
 // Each one that is told drops its buffer at once, which serves the next: no deeper than one at a time.

@@ -102,6 +102,9 @@ Result<Payload> adopt(Buffer buffer, const Binding& binding) {
     if (binding.length > buffer.size() || binding.offset > buffer.size() - binding.length) {
       return std::unexpected(Error(Code::invalid_argument, "a binding names bytes of the buffer itself"));
     }
+    if (binding.length > kLargestBindingBytes) {
+      return std::unexpected(Error(Code::invalid_argument, "a binding has at most 16 KiB"));
+    }
     const auto part = buffer.block()->part_at(binding.offset);
     const std::uint64_t in_part = binding.offset - part.begin;
     if (binding.length > part.bytes.size() - in_part) {

@@ -181,7 +181,8 @@ TEST_F(Seal, ABindingLiesInTheBufferAndInOnePieceOfIt) {
   }
   EXPECT_TRUE(adopt(filled(text), {.offset = kRecordBytes - 1, .length = 2}));
   EXPECT_FALSE(adopt(filled(text, 1), {.offset = kRecordBytes - 1, .length = 2}));
-  EXPECT_TRUE(adopt(filled(text, 1), {.offset = kRecordBytes, .length = kRecordBytes}));
+  EXPECT_TRUE(adopt(filled(text, 1), {.offset = kRecordBytes, .length = kLargestBindingBytes}));
+  EXPECT_FALSE(adopt(filled(text, 1), {.offset = kRecordBytes, .length = kLargestBindingBytes + 1}));
   EXPECT_TRUE(adopt(filled(text), {}));
 }
 

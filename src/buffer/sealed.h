@@ -22,6 +22,9 @@ inline constexpr std::uint32_t kRecordDomain = 2;  // of the nonces of records; 
 inline constexpr std::uint32_t kSmallestRecordBytes = 4'096;
 inline constexpr std::uint32_t kLargestRecordBytes = 61'440;
 
+// A binding is looked at in one go, perhaps by a thread that turns a loop.
+inline constexpr std::uint64_t kLargestBindingBytes = 16 * 1024;
+
 // More than any message has. What is under it can be added and multiplied without a thought.
 inline constexpr std::uint64_t kLargestPayloadBytes = std::uint64_t{1} << 44;
 

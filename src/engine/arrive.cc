@@ -18,7 +18,8 @@ bool is_possible(const wire::CargoFrame& cargo) {
   if (cargo.record_bytes < buffer::kSmallestRecordBytes || cargo.record_bytes > buffer::kLargestRecordBytes)
     return false;
   if (cargo.adopted) {  // these two name the binding
-    return cargo.payload_bytes <= cargo.body_bytes && cargo.first_record <= cargo.body_bytes - cargo.payload_bytes;
+    return cargo.payload_bytes <= std::min(cargo.body_bytes, buffer::kLargestBindingBytes) &&
+           cargo.first_record <= cargo.body_bytes - cargo.payload_bytes;
   }
   if (cargo.payload_bytes > buffer::kLargestPayloadBytes || cargo.first_record > cargo.payload_bytes) return false;
   const std::uint64_t begin = cargo.first_record * cargo.record_bytes;

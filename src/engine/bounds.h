@@ -36,13 +36,18 @@ struct Bounds {
   static constexpr int kDeafSilences = 4;                      // so long may a peer that is heard acknowledge nothing
   static constexpr std::uint32_t kRestartSuspicion = 2;        // probe timeouts in a row before a second hello
 
+  // A socket is never promised more than half of what the kernel really gave it: three eighths to inline messages, one
+  // to large ones, which need no more than a path holds.
+  static constexpr std::uint64_t inline_promise(std::uint64_t receive_buffer) { return receive_buffer / 8 * 3; }
+  static constexpr std::uint64_t large_promise(std::uint64_t receive_buffer) { return receive_buffer / 8; }
+
   // ---- large messages ----
-  static constexpr std::uint32_t kSmallestInFlightBytes = 16 * 1024;
+  static constexpr std::uint32_t kSmallestInFlightBytes = 4 * 1024;
   static constexpr std::uint64_t kLeastPartPerLife = 16;  // of a message, in a region's life, while others wait
-  static constexpr Duration kLongestUnfetched = std::chrono::seconds(30);  // a large reply without a region
-  static constexpr Duration kLongestReply = std::chrono::minutes(10);      // with one
-  static constexpr std::uint64_t kUnfetchedPart = 8;  // of Limits::buffer_bytes: what replies to one peer may hold then
+  static constexpr Duration kLongestUnfetched = std::chrono::seconds(30);  // a large reply of which nothing more goes
+  static constexpr std::uint64_t kReplyPart = 4;  // of Limits::buffer_bytes: for one peer, when payloads are short
   static constexpr Duration kLongestUnasked = std::chrono::seconds(10);  // a message whose region was taken back
+  static constexpr Duration kFirstPause = std::chrono::milliseconds(1);  // before the second loss asks; then doubled
   static constexpr std::uint8_t kMaxLostRegions = transfer::Writer::kMaxLostRegions;  // that one message survives
   static constexpr std::size_t kMaxDataSegments = 1'024;                              // in one collect()
   static constexpr unsigned kWriterSerialBits = 20;  // the rest of a frame's name is an offset of 44 bits

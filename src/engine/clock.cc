@@ -16,6 +16,9 @@ template <class Owner>
 Owner& owner_of(schedule::Timer& timer) {
   return *reinterpret_cast<Owner*>(reinterpret_cast<std::byte*>(&timer) - offsetof(Owner, timer));
 }
+transfer::Writer& pausing(schedule::Timer& timer) {
+  return *reinterpret_cast<transfer::Writer*>(reinterpret_cast<std::byte*>(&timer) - offsetof(transfer::Writer, pause));
+}
 #pragma GCC diagnostic pop
 
 constexpr const char* kWrongSecret =
@@ -42,7 +45,10 @@ void Core::on_timeout(Instant now) {
         retry_delayed(now);
         break;
       case TimerKind::writer:
-        on_writer_timer(owner_of<transfer::Writer>(timer));
+        on_writer_timer(owner_of<transfer::Writer>(timer), now);
+        break;
+      case TimerKind::pause:
+        on_pause_timer(pausing(timer));
         break;
       case TimerKind::arrival:
         on_arrival_timer(owner_of<transfer::Arrival>(timer), now);

@@ -29,10 +29,11 @@ struct EngineConfig {
   std::uint16_t port = 0;                 // of the link that carries its packets
   bool accepts = false;                   // answers hellos
   bool openssl_aead = false;
-  std::size_t datagram_bytes = 65'507;   // largest to try for
-  std::size_t receive_buffer_bytes = 0;  // what the kernel really gave; 0: unknown, no bound from it
-  buffer::Memory* memory = nullptr;      // for large messages that arrive; null: none does
-  std::function<void()> wake;            // from any thread: memory of large messages came back
+  std::size_t datagram_bytes = 65'507;       // largest to try for
+  std::size_t receive_buffer_bytes = 0;      // what the kernel really gave; 0: unknown, no bound from it
+  buffer::Memory* memory = nullptr;          // for large messages that arrive; null: none does
+  std::function<void()> wake;                // from any thread: memory of large messages came back
+  std::function<bool()> payloads_are_short;  // little is left of Limits::buffer_bytes; null: never
   Limits limits;
   Timeouts timeouts;
   Duration max_ack_delay = std::chrono::milliseconds(1);

@@ -8,11 +8,10 @@ namespace weir::engine {
 
 namespace {
 
-// A socket is never promised more than half of what the kernel really gave it.
 std::uint64_t credit_capacity(const EngineConfig& config) {
   std::uint64_t capacity = config.limits.request_bytes;
   if (config.receive_buffer_bytes != 0) {
-    capacity = std::min<std::uint64_t>(capacity, config.receive_buffer_bytes / 2);
+    capacity = std::min<std::uint64_t>(capacity, Bounds::inline_promise(config.receive_buffer_bytes));
   }
   // One message must always fit, or nothing would ever be granted.
   return std::max<std::uint64_t>(capacity,

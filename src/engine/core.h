@@ -148,7 +148,8 @@ struct Core : Bounds {
   void start_writing(Path& path, transfer::Writer& writer, std::uint64_t region);
   void stop_writing(Path& path, transfer::Writer& writer);
   void release_writer(Path& path, transfer::Writer& writer);
-  void count_fetched(Path& path, transfer::Writer& writer);
+  void ask_again(Path& path, const transfer::Writer& writer);
+  void on_pause_timer(transfer::Writer& writer);
   void release_writer_of(Path& path, OutgoingCall& call) {
     if (transfer::Writer* writer = transfer::Cargo::of(call.block).writer) release_writer(path, *writer);
   }
@@ -158,8 +159,8 @@ struct Core : Bounds {
   void on_transfer_ack(Path& path, const wire::SideFrame& frame);
   void drop_large_reply(IncomingTransfer& transfer);
   void give_up_reply(Path& path, IncomingSlot& slot);
-  void arm_writer_timer(transfer::Writer& writer, Instant now, Duration longest);
-  void on_writer_timer(transfer::Writer& writer);
+  void arm_writer_timer(transfer::Writer& writer, Instant now);
+  void on_writer_timer(transfer::Writer& writer, Instant now);
   // Takes over the reference on `sealed`.
   void answer_large(IncomingTransfer& transfer, buffer::Sealed* sealed, transfer::CargoRange range, ByteSpan header,
                     Instant now);
@@ -356,9 +357,9 @@ struct Core : Bounds {
   std::uint64_t last_method = 0;
   const Handler* last_handler = nullptr;
   token::CreditLedger ledger;
-  // Of each nested level, as it is in force. All levels together promise at most half of the socket's receive buffer.
+  // Of each nested level, as it is in force. All levels together promise at most their part of the socket.
   const std::uint64_t nested_request_bytes =
-      ledger.bound_nested(config.limits.nested_request_bytes, config.receive_buffer_bytes / 2);
+      ledger.bound_nested(config.limits.nested_request_bytes, inline_promise(config.receive_buffer_bytes));
   // A failed answer is two bytes longer than its sentence.
   token::AnswerRoom answers{config.limits.answer_bytes, answer_bytes_of(config.limits.inline_bytes + 2)};
   AnswerLine answer_lines[token::kLevels];

@@ -50,10 +50,11 @@ token::Region* Core::grant_region(Path& path, std::uint64_t bytes, std::uint32_t
   return region;
 }
 
-// All who send large messages to us together are promised half of what our socket can hold.
+// All who send large messages to us together are promised an eighth of what our socket can hold.
 std::uint32_t Core::in_flight_promise() const {
   if (config.receive_buffer_bytes == 0) return ~std::uint32_t{0};
-  const std::uint64_t share = config.receive_buffer_bytes / 2 / std::max<std::uint64_t>(grants.accounts(), 1);
+  const std::uint64_t share =
+      large_promise(config.receive_buffer_bytes) / std::max<std::uint64_t>(grants.accounts(), 1);
   return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(share, kSmallestInFlightBytes, ~std::uint32_t{0}));
 }
 

@@ -198,6 +198,28 @@ TEST_F(LargeHostileReceiver, ThatTakesBackWithoutEndIsGivenUp) {
   EXPECT_EQ(call.reply, "the peer took its memory back too often");
 }
 
+TEST_F(LargeHostileReceiver, ThatTakesBackIsAskedLaterEachTime) {
+  TestCall call;
+  call_large(hostile, call, std::string(kBytes, 'x'), std::chrono::minutes(1));
+  const wire::TransferId id = name_of(call);
+  for (std::uint8_t loss = 1; loss <= Core::kMaxLostRegions; ++loss) {
+    say(frame_of(wire::GrantFrame{.side = Side::request, .id = id, .region = loss, .capacity = kBytes}));
+    const Instant lost = net.now;
+    puppet->say(Frames()
+                    .raw(frame_of(wire::RevokeFrame{.side = Side::request, .id = id, .region = loss}))
+                    .ack(0, path().next_number - 1));
+    while (testing::frames_in<wire::SideFrame>(puppet->listen(), FrameType::request_regions).empty()) {
+      ASSERT_LT(net.now - lost, std::chrono::seconds(1));
+      net.run_for(std::chrono::microseconds(50));
+    }
+    const Duration longest = loss == 1 ? Duration{} : Core::kFirstPause * (1 << (loss - 2));
+    EXPECT_GE(net.now - lost, longest / 2) << int{loss};
+    EXPECT_LE(net.now - lost, longest + std::chrono::milliseconds(1)) << int{loss};
+  }
+  net.engine(victim).cancel(call, net.now);
+  expect_fails(call, Code::cancelled);
+}
+
 TEST_F(LargeHostileReceiver, ThatGrantsOtherRegionsWithoutEndIsBoundByTheWindow) {
   TestCall call;
   call_large(hostile, call, std::string(kBytes, 'x'));

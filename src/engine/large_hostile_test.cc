@@ -49,7 +49,8 @@ class LargeHostileSender : public ::testing::Test {
     config.limits.message_bytes = kMessageBytes;
     config.limits.large_request_bytes = kAllBytes;
     config.limits.large_bytes_per_peer = kPeerBytes;
-    config.limits.buffer_bytes = Core::kUnfetchedPart * kMessageBytes;
+    config.limits.buffer_bytes = Core::kReplyPart * 2 * kMessageBytes;
+    config.payloads_are_short = [this] { return is_short; };
     config.limits.calls_per_peer = 256;
     server = net->add(config);
     for (int* client : {&honest, &hostile}) {
@@ -188,6 +189,7 @@ class LargeHostileSender : public ::testing::Test {
   std::vector<buffer::Sealed*> sealed;
   std::vector<std::string> taken;
   bool opened = false;
+  bool is_short = true;  // of memory for payloads
   std::unique_ptr<Net> net;
   int server = 0, honest = 0, hostile = 0;
   std::unique_ptr<Puppet> puppet;
@@ -253,21 +255,47 @@ TEST_F(LargeHostileSender, ThatDoesNotAskAgainLosesItsPlace) {
 
 // What its replies hold is a share of what all have, and not for long.
 TEST_F(LargeHostileSender, ThatFetchesNoRepliesHoldsItsShareForAWhile) {
+  const std::size_t fitting = 2 * kMessageBytes / kReplyBytes;
   puppet->listen();
   for (std::uint32_t i = 0; i < 10; ++i) puppet->say(Frames().request(id(i), "give", "x"));
   net->run_for(std::chrono::milliseconds(1));
   const auto heard = puppet->listen();
-  EXPECT_EQ(testing::frames_in<wire::ReplyFrame>(heard, FrameType::large_reply).size(), kMessageBytes / kReplyBytes);
+  EXPECT_EQ(testing::frames_in<wire::ReplyFrame>(heard, FrameType::large_reply).size(), fitting);
   const auto errors = testing::frames_in<wire::ReplyFrame>(heard, FrameType::reply);
-  EXPECT_EQ(errors.size(), 10 - kMessageBytes / kReplyBytes);
+  EXPECT_EQ(errors.size(), 10 - fitting);
   for (const wire::ReplyFrame& error : errors) EXPECT_TRUE(error.failed);
-  EXPECT_LE(memory.taken_bytes(), 2 * kMessageBytes);
+  EXPECT_LE(memory.taken_bytes(), 3 * kMessageBytes);
   let_pass(Core::kLongestUnfetched + std::chrono::seconds(5));
   EXPECT_EQ(net->engine(server).census().writers, 0u);
   EXPECT_LT(memory.taken_bytes(), kReplyBytes);
-  for (std::uint32_t i = 0; i < 2; ++i) puppet->say(Frames().request(id(i, 2), "give", "x"));
+  for (std::uint32_t i = 0; i < fitting; ++i) puppet->say(Frames().request(id(i, 2), "give", "x"));
   net->run_for(std::chrono::milliseconds(1));
-  EXPECT_EQ(testing::frames_in<wire::ReplyFrame>(puppet->listen(), FrameType::large_reply).size(), 2u);
+  EXPECT_EQ(testing::frames_in<wire::ReplyFrame>(puppet->listen(), FrameType::large_reply).size(), fitting);
+}
+
+TEST_F(LargeHostileSender, ThatGrantsAndNeverSaysThatItHasAReplyHoldsItForAWhile) {
+  puppet->say(Frames().request(id(0), "give", "x"));
+  net->run_for(std::chrono::milliseconds(1));
+  ASSERT_EQ(testing::frames_in<wire::ReplyFrame>(puppet->listen(), FrameType::large_reply).size(), 1u);
+  say(frame_of(wire::GrantFrame{
+      .side = Side::reply, .id = id(0), .region = 77, .capacity = kReplyBytes, .in_flight_bytes = 1u << 20}));
+  for (int i = 0; i < 100; ++i) {
+    puppet->say(Frames().ack(0, puppet->victims_path()->next_number - 1));
+    net->run_for(std::chrono::microseconds(100));
+  }
+  EXPECT_GE(net->engine(server).events().counters.payload_bytes_sent, kReplyBytes);
+  EXPECT_EQ(net->engine(server).census().writers, 1u);
+  // The first look finds that it went on, the second that it does not.
+  let_pass(2 * Core::kLongestUnfetched + std::chrono::seconds(10));
+  EXPECT_EQ(net->engine(server).census().writers, 0u);
+}
+
+TEST_F(LargeHostileSender, MayHaveManyRepliesWhileMemoryIsPlentiful) {
+  is_short = false;
+  puppet->listen();
+  for (std::uint32_t i = 0; i < 10; ++i) puppet->say(Frames().request(id(i), "give", "x"));
+  net->run_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(testing::frames_in<wire::ReplyFrame>(puppet->listen(), FrameType::large_reply).size(), 10u);
 }
 
 TEST_F(LargeHostileSender, CannotTouchTheRegionOfAnother) {

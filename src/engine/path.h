@@ -43,7 +43,7 @@ using transfer::OutgoingCall;
 
 inline constexpr std::uint32_t kNoPath = ~std::uint32_t{0};
 
-enum class TimerKind : std::uint32_t { call, path, peer, retry, writer, arrival, regions };
+enum class TimerKind : std::uint32_t { call, path, peer, retry, writer, pause, arrival, regions };
 
 struct Peer;
 
@@ -61,7 +61,7 @@ struct LargePath {
   token::TokenCache tokens;
   Instant last_new_byte{};                            // that any region of this path's got
   std::uint64_t in_flight_bytes = ~std::uint64_t{0};  // that the receiver's socket has room for, as it says
-  std::uint64_t unfetched_bytes = 0;                  // of replies for which the peer has granted no region yet
+  std::uint64_t reply_bytes = 0;                      // of replies that the peer has not acknowledged yet
   // ---- receiving ----
   token::SenderAccount account;
   token::PathRegions regions;

@@ -60,6 +60,7 @@ void Core::advance_slice(Path& path, const Slice& slice, std::uint32_t length) {
     return;
   }
   events.counters.payload_bytes_sent += length;
+  ++writer.sent_slices;
   large.writing.charge(writer.hook.level, length);
   writer.next += length;
   if (writer.next < writer.cargo->bytes) return;

@@ -66,16 +66,11 @@ void Core::stop_writing(Path& path, Writer& writer) {
   writer.region = wire::kNoRegion;
 }
 
-void Core::count_fetched(Path& path, Writer& writer) {
-  if (std::exchange(writer.is_unfetched, false) && path.large != nullptr) {
-    path.large->unfetched_bytes -= writer.cargo->bytes;
-  }
-}
-
 void Core::release_writer(Path& path, Writer& writer) {
   stop_writing(path, writer);
-  count_fetched(path, writer);
+  if (writer.is_counted && path.large != nullptr) path.large->reply_bytes -= writer.cargo->bytes;
   wheel.cancel(writer.timer);
+  wheel.cancel(writer.pause);
   writer.cargo->writer = nullptr;
   writers.release(&writer);
 }
@@ -106,8 +101,7 @@ void Core::on_grant(Path& path, const wire::GrantFrame& frame, Instant now) {
   Writer* const writer = find_writer(path, frame.side, frame.id);
   if (writer == nullptr || writer->region == frame.region || writer->has_lost(frame.region)) return;
   if (frame.capacity < writer->cargo->bytes) return;  // of no use; the deadline ends it
-  if (writer->is_reply()) arm_writer_timer(*writer, now, kLongestReply);
-  count_fetched(path, *writer);
+  wheel.cancel(writer->pause);
   start_writing(path, *writer, frame.region);
 }
 
@@ -126,11 +120,26 @@ void Core::on_revoke(Path& path, const wire::RevokeFrame& frame, Instant now) {
     return give_up_reply(path, path.incoming[frame.id.slot]);
   }
   writer->lost_regions[writer->lost_count++] = frame.region;
-  path.again.push({.slot = frame.id.slot,
+  if (writer->lost_count == 1) return ask_again(path, *writer);
+  // A receiver that takes back again and again is short of memory: all who lost theirs would ask at once.
+  const Duration longest = kFirstPause * (1 << (writer->lost_count - 2));
+  writer->path = path.id;
+  writer->pause.tag = static_cast<std::uint32_t>(TimerKind::pause);
+  wheel.arm(writer->pause, now + longest / 2 + Duration{random.below(static_cast<std::uint64_t>(longest.count() / 2))});
+}
+
+void Core::ask_again(Path& path, const Writer& writer) {
+  const auto slot = writer.is_reply() ? writer.transfer->slot : writer.call->slot;
+  const auto generation = writer.is_reply() ? writer.transfer->generation : writer.call->generation;
+  path.again.push({.slot = slot,
                    .kind = static_cast<std::uint8_t>(SentKind::request_regions),
-                   .offset = static_cast<std::uint16_t>(frame.side),
-                   .generation = frame.id.generation});
+                   .offset = static_cast<std::uint16_t>(writer.is_reply() ? wire::Side::reply : wire::Side::request),
+                   .generation = generation});
   touch(path);
+}
+
+void Core::on_pause_timer(Writer& writer) {
+  if (Path* const path = find_path(writer.path)) ask_again(*path, writer);
 }
 
 // The receiver has all of it, or has no use for it: either way the payload may go.
@@ -153,22 +162,26 @@ void Core::drop_large_reply(IncomingTransfer& transfer) {
       release_writer(*path, *writer);
     } else {
       wheel.cancel(writer->timer);
+      wheel.cancel(writer->pause);
       writers.release(writer);
     }
   }
   transfer.reply_is_large = false;
 }
 
-void Core::arm_writer_timer(Writer& writer, Instant now, Duration longest) {
-  wheel.arm(writer.timer, earliest(writer.transfer->deadline, now + longest) + config.timeouts.silence);
+void Core::arm_writer_timer(Writer& writer, Instant now) {
+  wheel.arm(writer.timer, earliest(writer.transfer->deadline, now + kLongestUnfetched) + config.timeouts.silence);
 }
 
-// Nobody has fetched a reply although its caller's time has long passed.
-void Core::on_writer_timer(Writer& writer) {
+// Nobody fetches a reply, or says that it is there, or its caller's time has long passed.
+void Core::on_writer_timer(Writer& writer, Instant now) {
   Path* const path = path_of(*writer.transfer);
   if (path == nullptr) return;
   IncomingSlot& slot = path->incoming[writer.transfer->slot];
-  if (slot.transfer == writer.transfer) give_up_reply(*path, slot);
+  if (slot.transfer != writer.transfer) return;
+  const bool goes_on = std::exchange(writer.seen_slices, writer.sent_slices) != writer.sent_slices;
+  if (goes_on && writer.transfer->deadline > now) return arm_writer_timer(writer, now);
+  give_up_reply(*path, slot);
 }
 
 // Its caller is told, or would wait for its deadline.
@@ -190,14 +203,15 @@ void Core::answer_large(IncomingTransfer& transfer, buffer::Sealed* sealed, tran
     return;
   }
   // A peer that asks for replies and fetches none must not keep all of the memory that the others' come from.
-  const std::uint64_t share = std::max(config.limits.buffer_bytes / kUnfetchedPart, config.limits.message_bytes);
-  const bool has_share = large_of(*path).unfetched_bytes + range.bytes <= share;
+  const std::uint64_t share = std::max(config.limits.buffer_bytes / kReplyPart, 2 * config.limits.message_bytes);
+  const bool has_share =
+      large_of(*path).reply_bytes + range.bytes <= share || !config.payloads_are_short || !config.payloads_are_short();
   Writer* const writer = has_share ? writers.acquire() : nullptr;
   if (writer == nullptr) {
     detail::unpin(sealed);
     return answer_error(transfer, Code::overloaded, true,
                         has_share ? "too many large messages are under way"
-                                  : "the caller does not fetch its large replies as fast as it asks for them",
+                                  : "memory is short, and the caller has more than its share of it in replies",
                         now);
   }
   finish_credit(transfer);
@@ -209,11 +223,11 @@ void Core::answer_large(IncomingTransfer& transfer, buffer::Sealed* sealed, tran
   writer->cargo = &Cargo::of(transfer.block);
   writer->cargo->writer = writer;
   writer->priority = transfer.priority;
-  writer->is_unfetched = true;
-  large_of(*path).unfetched_bytes += range.bytes;
+  writer->is_counted = true;
+  large_of(*path).reply_bytes += range.bytes;
   writer->timer.tag = static_cast<std::uint32_t>(TimerKind::writer);
   // Whoever asks for replies and fetches none would keep memory that all share.
-  arm_writer_timer(*writer, now, kLongestUnfetched);
+  arm_writer_timer(*writer, now);
   transfer.reply_is_large = true;
   transfer.header_bytes = 0;  // the request's; the reply's is part of its opening
   send_answer(*path, transfer, wire::kCargoBytes + header.size(), now);

@@ -34,9 +34,12 @@ struct Writer {
   State state = State::asking;
   std::uint8_t lost_count = 0;  // regions that were taken back
   bool was_written = false;     // all of it was sent at least once
-  bool is_unfetched = false;    // a reply that never had a region
+  bool is_counted = false;      // among what its peer's replies hold
   schedule::QueueHook<Writer> hook;
-  schedule::Timer timer;  // a reply that nobody fetches
+  std::uint32_t sent_slices = 0;  // that were new
+  std::uint32_t seen_slices = 0;  // of these, when its timer last fired
+  schedule::Timer timer;          // a reply that nobody fetches
+  schedule::Timer pause;          // until it asks for a region again
   // That were taken back: the grant of one may arrive after the word that it is gone.
   static constexpr std::uint8_t kMaxLostRegions = 8;
   std::array<std::uint64_t, kMaxLostRegions> lost_regions{};
