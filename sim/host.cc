@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "buffer/seal.h"
+#include "crypto/nonce.h"
 #include "engine/engine_access.h"
 #include "sim/random_stream.h"
 
@@ -117,6 +118,14 @@ void Host::revoke_regions(double chance, Random& random) {
       engine(), world_.now(), [&](const auto&) { return random.chance(chance); });
   world_.journal.note(world_.now(), "revoke host regions", {id_, revoked});
   wake();
+}
+
+void Host::repeat_nonces() {
+  engine::testing::EngineAccess::core(engine()).paths.for_each([](engine::Path& path) {
+    if (!path.keys.installed() || path.next_number == 0) return;
+    std::byte tag[crypto::kTagBytes];
+    path.keys.send_key().seal(crypto::make_nonce(0, path.next_number - 1), {}, {}, tag);
+  });
 }
 
 void Host::stall_until(Instant end) {

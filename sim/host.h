@@ -65,6 +65,8 @@ class Host {
   buffer::Sealed* seal(ByteSpan text);
   // Takes back regions that the process has granted, each by the chance given.
   void revoke_regions(double chance, Random& random);
+  // Seals something under the nonce of each path's last packet, and sends it nowhere. For tests of who watches nonces.
+  void repeat_nonces();
   // How others name it.
   const Address& address() const { return address_; }
   // What its engine knows the other host by.

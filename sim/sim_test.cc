@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "crypto/nonce_ledger.h"
 #include "sim/run.h"
 #include "sim/scenario.h"
 #include "sim/simulation.h"
@@ -69,18 +70,39 @@ INSTANTIATE_TEST_SUITE_P(Sim, ABrokenHost,
                                          Broken{"ForgetsAnAnswer", Sabotage::forgets_an_answer, "left over"}),
                          [](const auto& test) { return std::string(test.param.test); });
 
+// Builds that watch every nonce watch those of the simulator, too.
+TEST(ABrokenHostDeathTest, ThatRepeatsANonceIsStopped) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // sanitizers run threads of their own
+  const auto sabotaged = [] { return run_one("calm", 5, {.sabotage = Sabotage::repeats_a_nonce}); };
+  if (crypto::nonces_are_checked()) {
+    EXPECT_DEATH(sabotaged(), "used twice under one key");
+  } else {
+    EXPECT_TRUE(sabotaged().violations.empty()) << "nobody is told of the second packet";
+  }
+}
+
 TEST(Faults, HappenInTheScenariosNamedAfterThem) {
   EXPECT_GT(run_one("reorder", 2).network.reordered, 100u);
   EXPECT_GT(run_one("corrupt", 2).network.corrupted, 20u);
   EXPECT_GT(run_one("hostile", 2).network.injected, 500u);
   EXPECT_GT(run_one("rotate", 2).engines.key_rotations, 20u);
   std::uint64_t lost = 0, abandoned = 0, partitioned = 0, too_big = 0;
+  std::uint64_t duplicated = 0, marked = 0, queue_drops = 0, stalls = 0;
   for (std::uint64_t seed = 1; seed <= 4; ++seed) {
     lost += run_one("lossy", seed).network.lost;
     abandoned += run_one("restart", seed).abandoned;
     partitioned += run_one("partition", seed).network.partition_drops;
     too_big += run_one("mtu", seed).network.too_big_drops;
+    duplicated += run_one("reorder", seed).network.duplicated;
+    stalls += run_one("stall", seed).stalls;
+    const Report incast = run_one("incast", seed);
+    marked += incast.network.marked;
+    queue_drops += incast.network.queue_drops;
   }
+  EXPECT_GT(duplicated, 100u);
+  EXPECT_GT(stalls, 0u);
+  EXPECT_GT(marked, 0u);
+  EXPECT_GT(queue_drops, 0u);
   EXPECT_GT(lost, 100u);
   EXPECT_GT(abandoned, 0u);
   EXPECT_GT(partitioned, 0u);

@@ -156,7 +156,9 @@ void Simulation::plan_stall(Random& random) {
   const HostId host = any_host(random);
   const Duration length = between(random, Duration{1'000}, scenario_.longest_stall);
   world_.queue.at(any_time(random), [this, host, length] {
-    if (!is_over_) hosts_[host]->stall_until(world_.now() + length);
+    if (is_over_) return;
+    stalls_ += hosts_[host]->is_up();
+    hosts_[host]->stall_until(world_.now() + length);
   });
 }
 
@@ -285,6 +287,11 @@ Report Simulation::run() {
     write_request(leak, {.bytes = 200});
     world_.network.transmit(0, {.source = hosts_[0]->address(), .destination = hosts_[1]->address(), .bytes = leak});
   }
+  if (sabotage_ == Sabotage::repeats_a_nonce) {
+    world_.queue.at(start_ + scenario_.span / 2, [this] {
+      for (const auto& host : hosts_) host->repeat_nonces();
+    });
+  }
   if (attacker_) attacker_->start(scenario_.attack_interval);
   run_until(start_ + scenario_.span, [this] { return workload_.is_done() && world_.now() >= start_ + scenario_.span; });
   workload_.stop();
@@ -332,6 +339,7 @@ Report Simulation::report() {
   report.virtual_seconds = static_cast<double>((world_.now() - start_).count()) * 1e-9;
   report.events = world_.queue.events_run();
   report.network = world_.network.counts();
+  report.stalls = stalls_;
   report.is_repeatable = scenario_.is_repeatable;
   for (const auto& host : hosts_) {
     report.engines += host->engine().events().counters;

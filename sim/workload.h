@@ -49,6 +49,7 @@ enum class Sabotage : std::uint8_t {
   forgets_an_answer,
   leaks_a_request,
   keeps_a_large_request,
+  repeats_a_nonce,
 };
 
 // One per run. Lives longer than the hosts.

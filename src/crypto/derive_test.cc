@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <set>
 #include <string>
@@ -9,6 +10,7 @@
 
 #include "crypto/aead.h"
 #include "crypto/hkdf.h"
+#include "crypto/reset.h"
 #include "crypto/responder_key.h"
 #include "crypto/test_hex.h"
 
@@ -165,6 +167,31 @@ TEST(DocumentedVectors, TheSealedPacketIsThatOfThePage) {
       ->make_key(Documented{}.control(true, 0))
       ->seal(make_nonce(0, 5), bytes.first(8), bytes.subspan(8, 1), bytes.data() + 9);
   EXPECT_EQ(to_hex(packet), "00050000070020001a215c0e3c9d57e3594f816164e63d7d00");
+}
+
+// The signer of the shared secret; the initiator at 10.0.0.1:40000 was given path 0x00200007, credential b0 b1 ... bf.
+TEST(DocumentedVectors, ResetKeysAndTheirTagsAreThoseOfThePage) {
+  const auto aead = Aead::create(default_backend().backend);
+  const KeyBytes signer_key = derive_signer(shared());
+  EXPECT_EQ(to_hex(signer_key), "3cd4094acb653ae268b14b76036a3355");
+  const Prf signer(*aead, signer_key);
+  Prf scratch(*aead, KeyBytes{});
+  const auto address = from_hex("00000000000000000000ffff0a000001409c0000");
+  Prf::Context context;
+  std::copy(address.begin(), address.end(), context.begin());
+  const KeyBytes of_path = path_reset_key(signer, 0x00200007, context);
+  EXPECT_EQ(to_hex(of_path), "8e6989ac98d2e538c322540402408e2b");
+  const KeyBytes of_credential = credential_reset_key(signer, counting_from<16>(0xb0));
+  EXPECT_EQ(to_hex(of_credential), "b4d37685525393c0f9c250070c953f1a");
+  // UNKNOWN_SECRET, which echoes the initiator's hello, and UNKNOWN_PATH, which answers its packet 5: their tags.
+  constexpr std::uint64_t kUnknownSecret = std::uint64_t{1} << 32;
+  EXPECT_EQ(to_hex(reset_tag(scratch, of_credential, kUnknownSecret | 0x00100000, counting_from<16>(0x40))),
+            "114af306aea5f96eb49c8603e128acce");
+  EXPECT_EQ(to_hex(reset_tag(scratch, of_path, 5, from_hex("07002000"))), "73ab845f6da9878feff0e2bf26a1ffa3");
+}
+
+TEST(DocumentedVectors, TheOrderOfASecretIsThatOfThePage) {
+  EXPECT_EQ(derive_order(shared().secret()), 0x7cf37578961b6b30u);
 }
 
 TEST(Derive, ResponderKeyDependsOnSecretAndIncarnation) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "engine/allocation_testing.h"
+#include "engine/credential_testing.h"
 #include "engine/hostile_testing.h"
 
 namespace weir::engine {
@@ -338,6 +339,58 @@ TEST_F(Flood, AConversationPlayedAgainAfterBothRestartedRunsNothing) {
   replay_everything();
   EXPECT_EQ(net.handled, handled);
   EXPECT_EQ(net.engine(kServer).census().paths + net.engine(kClient).census().paths, 0u);
+}
+
+// Identity mode: who names a credential that nobody knows is answered with less than he sent, and costs no tag check.
+TEST(FloodOfUnknownCredentials, CostsNeitherMemoryNorTagChecks) {
+  Net net;
+  testing::Book book;
+  EngineConfig config = test_config(true, 2222);
+  config.credentials = &book;
+  config.incarnation.fill(std::byte{2});
+  const int server = net.add(config);
+  Core& core = net.core(server);
+  Work work;
+  core.aead = std::make_unique<CountingAead>(std::move(core.aead), work);
+  core.hello_key = std::make_unique<CountingKey>(std::move(core.hello_key), work);
+  core.scratch_key = std::make_unique<CountingKey>(std::move(core.scratch_key), work);
+  core.next_sequence = 100;  // so that `first` packets can name one
+  std::vector<Train> trains;
+  trains.reserve(16);
+  std::size_t answers = 0;
+  for (std::uint32_t i = 0; i < 20'000; ++i) {
+    net.now = net.now + std::chrono::microseconds(5);
+    wire::Introduction stranger{.path = i, .port = 5};
+    net.entropy.fill(stranger.random);
+    wire::CredentialId credential;
+    net.entropy.fill(credential);
+    std::byte datagram[1'200] = {};
+    std::size_t bytes = sizeof datagram;
+    if (i % 2 == 0) {
+      bytes = wire::encode(wire::Hello{.initiator = stranger, .credential = credential}, datagram);
+    } else {
+      wire::encode(wire::PacketHeader{.type = wire::PacketType::first, .path = i}, datagram);
+      wire::encode(wire::FirstPrefix{.sequence = 1 + i % 99, .initiator = stranger, .credential = credential},
+                   datagram + wire::kHeaderBytes);
+    }
+    const std::uint64_t allocations = Heap::allocations;
+    net.engine(server).on_datagram({datagram, bytes}, Address::v4(0x0b000000 + i, 5), 0, nullptr, net.now);
+    trains.clear();
+    net.engine(server).collect(trains, net.now);
+    if (i > 100) {  // queues grow to their size once
+      ASSERT_EQ(Heap::allocations - allocations, 0u);
+    }
+    ASSERT_LE(trains.size(), 1u);
+    if (trains.empty()) continue;
+    ++answers;
+    EXPECT_EQ(trains[0].bytes.size(), wire::kUnknownSecretBytes);
+    EXPECT_LT(trains[0].bytes.size(), bytes);
+  }
+  EXPECT_EQ(work.tag_checks, 0u);
+  EXPECT_EQ(work.keys_made, 0u);
+  EXPECT_EQ(net.engine(server).census().paths, 0u);
+  EXPECT_GT(answers, 100u * 2 * Core::kHellosPerMillisecond / 3) << "within the limit for both kinds";
+  EXPECT_LE(answers, 101u * Core::kHellosPerMillisecond);
 }
 
 }  // namespace
