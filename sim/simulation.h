@@ -36,7 +36,7 @@ struct Report {
   std::uint64_t handshakes = 0;   // begun by those processes
   std::uint64_t credentials = 0;  // given to their engines
   std::uint64_t evicted = 0;      // credentials that had to make room
-  bool is_repeatable = true;
+  std::uint64_t crashes = 0;      // of processes
   std::vector<std::string> violations;
 
   // One line.
@@ -85,6 +85,7 @@ class Simulation {
   std::unique_ptr<Attacker> attacker_;
   std::unique_ptr<Recovery> recovery_;
   std::uint64_t datagrams_ = 0;  // that reached the switch, if anything depends on it
+  std::uint64_t crashes_ = 0;
   Random revocations_;
   Sabotage sabotage_;
   Instant start_;
