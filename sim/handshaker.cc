@@ -30,6 +30,10 @@ Handshaker::Handshaker(World& world, const Options& options, crypto::Entropy& en
   broker.map.lifetime = 2 * options.timeouts.credential;
   broker.map.grace = options.grace;
   broker.map.simultaneous = options.simultaneous;
+  // Of two handshakes that cross, one wins by the dice of TLS. Here it is the seed's, which drew the incarnations.
+  broker.map.order = [ours = options.incarnation](const peer::Credential& credential) {
+    return hash_of(credential.initiator ? ours : credential.remote_incarnation);
+  };
   broker.plan.max_running = options.limits.handshakes_out;
   broker.plan.max_queued = std::size_t{options.limits.peers} * 2;
   broker.plan.max_addresses = std::size_t{options.limits.peers} * 4 + options.limits.handshakes_out;

@@ -40,7 +40,6 @@ void both_ways(Scenario& s) {
     s.workload.callers.push_back(host);
     s.workload.callees.push_back(host);
   }
-  s.is_repeatable = false;  // which of two handshakes wins decides which paths are made
 }
 
 }  // namespace

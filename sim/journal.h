@@ -49,16 +49,12 @@ class Journal {
 
   bool traces() const { return trace_; }
   std::uint64_t hash() const { return hash_.value(); }
-  // From now on events are printed at most.
-  void stop_hashing() { hashes_ = false; }
 
   // `what` names the event and its fields, in their order: "deliver from to bytes".
   void note(Instant now, std::string_view what, std::initializer_list<std::uint64_t> fields) {
-    if (hashes_) [[likely]] {
-      hash_.mix(static_cast<std::uint64_t>(now.ns));
-      hash_.mix(what);
-      for (std::uint64_t field : fields) hash_.mix(field);
-    }
+    hash_.mix(static_cast<std::uint64_t>(now.ns));
+    hash_.mix(what);
+    for (std::uint64_t field : fields) hash_.mix(field);
     if (trace_) [[unlikely]]
       print(now, what, fields);
   }
@@ -84,7 +80,6 @@ class Journal {
   }
 
   bool trace_;
-  bool hashes_ = true;
   EventHash hash_;
 };
 

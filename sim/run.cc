@@ -35,7 +35,7 @@ ManyReports run_many(const ManyRuns& plan) {
     all.calls += report.calls;
     all.violations += report.violations.size();
     if (!report.violations.empty()) ++all.failed_runs;
-    if (report.is_repeatable) hash.mix(report.event_hash);
+    hash.mix(report.event_hash);
     if (plan.each || !report.violations.empty()) print(plan.out, report);
     if (all.runs % kRunsPerProgressLine == 0 && all.runs != plan.count) {
       fmt::print(plan.out, "{} of {} runs, {} violations\n", all.runs, plan.count, all.violations);

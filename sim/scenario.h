@@ -23,9 +23,11 @@ struct IdentityShape {
   Duration simultaneous = std::chrono::seconds(10);
 };
 
-// A process that dies so long after the n-th datagram of the run has reached the switch.
+// A process that dies so long after the n-th datagram has reached the switch, of the run, or from the first datagram of
+// a handshake on that comes later than `from`.
 struct CrashAt {
   HostId host = 0;
+  Duration from{0};
   std::uint32_t datagram = 0;
   Duration delay{0};
   Duration absence{0};
@@ -52,9 +54,6 @@ struct Scenario {
   std::uint64_t rotate_packets = 1u << 22;
   WorkloadShape workload;
   std::optional<IdentityShape> identity;
-  // TLS rolls dice that no seed reaches. All that depends on them by design is which of two simultaneous handshakes
-  // wins. Where that leads to different events later on, runs of one seed differ, and nothing is hashed.
-  bool is_repeatable = true;
 
   // What happens within `span` from the start; then the network heals and everything comes to an end.
   Duration span{300'000'000};

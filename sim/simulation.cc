@@ -50,7 +50,6 @@ Simulation::Simulation(const Scenario& scenario, const RunOptions& options)
     if (!scenario_.identity) checker_.expect_misrouting();
   }
   if (scenario_.measures_recovery) recovery_ = std::make_unique<Recovery>(world_, checker_, hosts_);
-  if (!scenario_.is_repeatable) world_.journal.stop_hashing();
 }
 
 void Simulation::make_hosts() {
@@ -93,18 +92,22 @@ void Simulation::plan_faults() {
   for (std::uint32_t i = 0; i < scenario_.crashes; ++i) plan_crash(crashes, false);
   for (std::uint32_t i = 0; i < scenario_.closings; ++i) plan_crash(closings, true);
   if (!scenario_.crashes_at.empty() || !scenario_.revokes_at.empty()) {
-    world_.network.add_tap([this](const Packet&) {
-      ++datagrams_;
-      for (const CrashAt& crash : scenario_.crashes_at) {
-        if (crash.datagram == datagrams_) plan_crash_at(crash);
-      }
-      for (const RevokeAt& revoke : scenario_.revokes_at) {
-        if (revoke.datagram != datagrams_) continue;
-        world_.queue.after(revoke.delay, [this, host = revoke.host] {
-          if (!is_over_ && hosts_[host]->is_up()) hosts_[host]->revoke_regions(1, revocations_);
+    world_.network.add_tap(
+        [this, counts = std::vector<std::uint32_t>(scenario_.crashes_at.size())](const Packet& packet) mutable {
+          ++datagrams_;
+          for (std::size_t i = 0; i < counts.size(); ++i) {
+            const CrashAt& crash = scenario_.crashes_at[i];
+            const bool begins = crash.from.count() == 0 ||
+                                (world_.now() >= start_ + crash.from && packet.destination.port == kHandshakePort);
+            if ((counts[i] != 0 || begins) && ++counts[i] == crash.datagram) plan_crash_at(crash);
+          }
+          for (const RevokeAt& revoke : scenario_.revokes_at) {
+            if (revoke.datagram != datagrams_) continue;
+            world_.queue.after(revoke.delay, [this, host = revoke.host] {
+              if (!is_over_ && hosts_[host]->is_up()) hosts_[host]->revoke_regions(1, revocations_);
+            });
+          }
         });
-      }
-    });
   }
   for (std::uint32_t i = 0; i < scenario_.stalls; ++i) plan_stall(stalls);
   for (std::uint32_t i = 0; i < scenario_.mtu_changes; ++i) plan_mtu_change(mtus);
@@ -146,6 +149,7 @@ void Simulation::plan_crash_at(const CrashAt& crash) {
 }
 
 void Simulation::die(HostId host, Duration absence) {
+  ++crashes_;
   hosts_[host]->crash();
   world_.queue.after(is_over_ ? Duration{0} : absence, [this, host] {
     if (!hosts_[host]->is_up()) hosts_[host]->start();
@@ -340,7 +344,7 @@ Report Simulation::report() {
   report.events = world_.queue.events_run();
   report.network = world_.network.counts();
   report.stalls = stalls_;
-  report.is_repeatable = scenario_.is_repeatable;
+  report.crashes = crashes_;
   for (const auto& host : hosts_) {
     report.engines += host->engine().events().counters;
     if (host->handshaker() == nullptr) continue;
@@ -364,11 +368,9 @@ std::string Report::summary() const {
                         engines.large_messages_received, engines.regions_granted, engines.regions_revoked,
                         engines.regions_exhausted, engines.writes_refused);
   }
-  line +=
-      fmt::format("; {} datagrams, {} lost, {:.3f} virtual s, {} events, {} violations, ", network.sent,
-                  network.sent - std::min(network.sent, network.delivered), virtual_seconds, events, violations.size());
-  // A hash that says nothing is not printed as if it did.
-  line += is_repeatable ? fmt::format("hash {:016x}", event_hash) : std::string("not repeatable");
+  line += fmt::format("; {} datagrams, {} lost, {:.3f} virtual s, {} events, {} violations, hash {:016x}", network.sent,
+                      network.sent - std::min(network.sent, network.delivered), virtual_seconds, events,
+                      violations.size(), event_hash);
   return line;
 }
 

@@ -37,7 +37,7 @@ struct Report {
   std::uint64_t credentials = 0;  // given to their engines
   std::uint64_t evicted = 0;      // credentials that had to make room
   std::uint64_t stalls = 0;       // processes that stood still for a while
-  bool is_repeatable = true;
+  std::uint64_t crashes = 0;      // of processes
   std::vector<std::string> violations;
 
   // One line.
@@ -87,6 +87,7 @@ class Simulation {
   std::unique_ptr<Recovery> recovery_;
   std::uint64_t datagrams_ = 0;  // that reached the switch, if anything depends on it
   std::uint64_t stalls_ = 0;
+  std::uint64_t crashes_ = 0;
   Random revocations_;
   Sabotage sabotage_;
   Instant start_;

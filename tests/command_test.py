@@ -498,8 +498,6 @@ class Demo(Case):
 
 class Sim(Case):
     NAMED = {"calm", "lossy", "reorder", "corrupt", "partition", "restart", "stall", "mixed"}  # there are these at least
-    # Which of two handshakes wins is not the seed's to say; they print no hash.
-    NOT_REPEATABLE = {"identity_both", "identity_start", "identity_mixed", "identity_renew"}
 
     def scenarios(self):
         listed = re.search(r"--scenario TEXT:\{([^}]*)\}", weir("sim", "--help").stdout).group(1)
@@ -507,7 +505,7 @@ class Sim(Case):
 
     def test_a_second_process_gives_the_same_hash(self):
         """Of one process, a test cannot see what depends on where its memory lies."""
-        scenarios = self.scenarios() - self.NOT_REPEATABLE
+        scenarios = self.scenarios()
         self.assertLessEqual(self.NAMED, scenarios)
         hashes = set()
         for scenario in scenarios:

@@ -68,6 +68,25 @@ TEST(LargeMessage, EverySizeComesBackAsItWasSent) {
   }
 }
 
+TEST(LargeMessage, ASocketIsPromisedAtMostHalfForAllTogether) {
+  constexpr std::uint64_t kBuffer = 8u << 20;
+  EngineConfig config = testing::test_config(true, 2222);
+  config.receive_buffer_bytes = kBuffer;
+  Pair pair(testing::test_config(false, 1111), config);
+  pair.serve_large_echo();
+  const Core& server = testing::EngineAccess::core(pair.server());
+  EXPECT_EQ(server.in_flight_promise(), kBuffer / 8);
+  const std::uint64_t inline_promise = server.ledger.capacity() + (token::kLevels - 1) * server.nested_request_bytes;
+  EXPECT_LE(inline_promise + server.in_flight_promise(), kBuffer / 2);
+  TestCall call;
+  pair.call_large(call, "echo", pattern(1'000'000));
+  ASSERT_TRUE(pair.run_until([&] { return call.completions != 0; }));
+  testing::EngineAccess::core(pair.client()).paths.for_each([&](Path& path) {
+    ASSERT_NE(path.large, nullptr);
+    EXPECT_EQ(path.large->in_flight_bytes, kBuffer / 8) << "as the grant said";
+  });
+}
+
 TEST(LargeMessage, SurvivesLossAtAnEthernetsMtu) {
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
     Pair pair(testing::test_config(false, 1111), testing::test_config(true, 2222), seed);

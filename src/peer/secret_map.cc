@@ -158,12 +158,19 @@ bool SecretMap::simultaneous(const Slot& one, const Slot& other) const {
   return result;
 }
 
+std::uint64_t SecretMap::order_of(const Stored& stored) const {
+  if (!options_.order) return crypto::derive_order(crypto::Secret{stored.secret});
+  Credential credential;
+  stored.unpack(credential);
+  return options_.order(credential);
+}
+
 bool SecretMap::precedes(const Slot& one, const Slot& other) const {
   Stored left, right;
   one.load(left);
   other.load(right);
-  const std::pair left_order{crypto::derive_order(crypto::Secret{left.secret}), left.id};
-  const std::pair right_order{crypto::derive_order(crypto::Secret{right.secret}), right.id};
+  const std::pair left_order{order_of(left), left.id};
+  const std::pair right_order{order_of(right), right.id};
   left.wipe();
   right.wipe();
   return left_order < right_order;

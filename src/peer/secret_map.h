@@ -20,6 +20,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -40,6 +41,9 @@ class SecretMap {
     Duration lifetime = std::chrono::hours{2};         // of any; twice the period of rehandshakes
     Duration simultaneous = std::chrono::seconds{10};  // see above
     std::uint64_t hash_seed = 0x9e3779b97f4a7c15;      // random, so that nobody can choose ids that collide
+    // Instead of crypto::derive_order, for simulations: secrets are the one thing in them that no seed decides. Both
+    // sides must come to the same for one credential.
+    std::function<std::uint64_t(const Credential&)> order;
   };
 
   enum class State : std::uint8_t { openable, usable, superseded, retired };
@@ -103,6 +107,7 @@ class SecretMap {
   void leave_address(Index index);
   void supersede(Index loser, Index winner, Instant now);
   bool simultaneous(const Slot& one, const Slot& other) const;
+  std::uint64_t order_of(const Stored& stored) const;
   bool precedes(const Slot& one, const Slot& other) const;
   bool is_due(const Slot& entry, Instant now) const;
   void review(Slot& loser, Instant now);

@@ -195,6 +195,17 @@ TEST(SecretMap, TheLaterOneWinsUnlessTheHandshakesWereSimultaneous) {
   EXPECT_EQ(winner(false, false, 11s), high) << "long apart";
 }
 
+TEST(SecretMap, AnotherOrderCanDecideBetweenSimultaneousHandshakes) {
+  for (const bool ours_wins : {true, false}) {
+    SecretMap map({.order = [&](const Credential& credential) { return credential.initiator == ours_wins ? 1u : 2u; }});
+    Credential ours = numbered(1, 5), theirs = numbered(2, 5);
+    ours.initiator = true;
+    for (const Credential& each : {ours, theirs}) EXPECT_TRUE(map.install(each, kStart));
+    for (const Credential& each : {ours, theirs}) map.confirm(each.id, kStart);
+    EXPECT_EQ(current(map, 5), ours_wins ? 1u : 2u);
+  }
+}
+
 TEST(SecretMap, ARetiredOneIsFoundByIdUntilItsTime) {
   SecretMap map({});
   establish(map, 1, 5);

@@ -189,6 +189,7 @@ class CreditLedger {
   bool starved(std::uint8_t level) const { return !pools_[level].line.empty(); }
   std::uint64_t promised(std::uint8_t level = 0) const { return pools_[level].promised; }
   const Options& options() const { return options_; }  // of level 0
+  std::uint64_t capacity() const { return pools_[0].capacity; }
   std::uint64_t nested_capacity() const { return pools_[1].capacity; }
   std::uint64_t nested_per_path() const { return pools_[1].per_path; }
 
