@@ -60,7 +60,7 @@ Task<int> count_right_replies(AllCalls calls, int& resumptions, Relay& relay) {
   co_return right;
 }
 
-constexpr int kCalls = 200;
+constexpr int kCalls = 50;
 
 // A server that keeps its requests until it has them all, and then answers in the order of the calls.
 class All : public ::testing::TestWithParam<int> {
@@ -87,7 +87,7 @@ class All : public ::testing::TestWithParam<int> {
     });
     for (auto& [number, responder] : held_) {
       responder.reply(std::to_string(number));
-      std::this_thread::sleep_for(300us);  // longer than a thread that waits stays awake
+      std::this_thread::sleep_for(3ms);  // longer than a thread that waits stays awake
     }
   }
 

@@ -102,15 +102,25 @@ TEST(Failure, TheDefaultDeadlinePassesWhereNoneWasGiven) {
   Pool server = open(server_config(1));
   std::vector<Responder> kept;
   ASSERT_TRUE(server.serve_inline("hold", [&](InlineRequest& request) { kept.push_back(request.defer()); }));
-  serve_echo(server);
   Config config = client_config(1);
   config.timeouts.default_deadline = 50ms;
   Pool client = open(config);
   const Peer to = client.peer(server.listen_address());
-  ASSERT_TRUE(to.unary("echo", "", {.deadline = 1h}).get()) << "connected";
-  Result<Reply> result = to.unary("hold", "").get();
-  EXPECT_EQ(code_of(result), Code::timeout);
-  EXPECT_TRUE(result.error().may_have_run());
+  ASSERT_TRUE(to.ready().get());
+  std::vector<const char*> ended;
+  std::atomic<int> count{0};
+  const auto end_of = [&](const char* which) {
+    return [&, which](const Result<Reply>& result) {
+      EXPECT_EQ(code_of(result), Code::timeout);
+      EXPECT_TRUE(result.error().may_have_run());
+      ended.push_back(which);
+      ++count;
+    };
+  };
+  to.unary("hold", "", {.deadline = 1s}).then(end_of("its own"));
+  to.unary("hold", "").then(end_of("the default"));
+  await([&] { return count == 2; });
+  EXPECT_EQ(ended, (std::vector{"the default", "its own"}));
   static_cast<void>(server.close(0ms));
 }
 
