@@ -30,11 +30,11 @@ class DoctorCheck : public testing::Test {
 
 TEST_F(DoctorCheck, NamesTheCommandForSmallSocketBuffers) {
   write("proc/sys/net/core/rmem_max", "212992");
-  write("proc/sys/net/core/wmem_max", "8388608");
+  write("proc/sys/net/core/wmem_max", "16777216");
   auto checks = check_socket_buffers(root_);
   ASSERT_EQ(checks.size(), 2u);
   EXPECT_FALSE(checks[0].ok);
-  EXPECT_EQ(checks[0].mend, "sudo sysctl -w net.core.rmem_max=8388608");
+  EXPECT_EQ(checks[0].mend, "sudo sysctl -w net.core.rmem_max=16777216");
   EXPECT_FALSE(checks[0].costs.empty());
   EXPECT_TRUE(checks[1].ok);
   EXPECT_TRUE(checks[1].mend.empty());

@@ -100,7 +100,7 @@ struct Config {
   int executor_threads = 1;  // threads for handlers registered with serve(); 0 or no workers: they run on the worker
 
   std::size_t datagram_bytes = 65'507;  // largest datagram to try for; 1,472 is Ethernet's
-  std::size_t socket_buffer_bytes = 8 << 20;
+  std::size_t socket_buffer_bytes = 16 << 20;
   bool portable_link = false;  // plain sendmsg/recvmsg instead of Linux offloads
   bool openssl_aead = false;   // OpenSSL instead of the fastest AES-GCM there is
 

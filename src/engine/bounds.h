@@ -36,10 +36,10 @@ struct Bounds {
   static constexpr int kDeafSilences = 4;                      // so long may a peer that is heard acknowledge nothing
   static constexpr std::uint32_t kRestartSuspicion = 2;        // probe timeouts in a row before a second hello
 
-  // A socket is never promised more than half of what the kernel really gave it: three eighths to inline messages, one
-  // to large ones, which need no more than a path holds.
-  static constexpr std::uint64_t inline_promise(std::uint64_t receive_buffer) { return receive_buffer / 8 * 3; }
-  static constexpr std::uint64_t large_promise(std::uint64_t receive_buffer) { return receive_buffer / 8; }
+  // A socket is never promised more than half of what the kernel really gave it: a quarter to inline messages, another
+  // to large ones.
+  static constexpr std::uint64_t inline_promise(std::uint64_t receive_buffer) { return receive_buffer / 4; }
+  static constexpr std::uint64_t large_promise(std::uint64_t receive_buffer) { return receive_buffer / 4; }
 
   // ---- large messages ----
   static constexpr std::uint32_t kSmallestInFlightBytes = 4 * 1024;

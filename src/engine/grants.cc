@@ -50,7 +50,7 @@ token::Region* Core::grant_region(Path& path, std::uint64_t bytes, std::uint32_t
   return region;
 }
 
-// All who send large messages to us together are promised an eighth of what our socket can hold.
+// All who send large messages to us together are promised a quarter of what our socket can hold.
 std::uint32_t Core::in_flight_promise() const {
   if (config.receive_buffer_bytes == 0) return ~std::uint32_t{0};
   const std::uint64_t share =

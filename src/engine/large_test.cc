@@ -75,7 +75,7 @@ TEST(LargeMessage, ASocketIsPromisedAtMostHalfForAllTogether) {
   Pair pair(testing::test_config(false, 1111), config);
   pair.serve_large_echo();
   const Core& server = testing::EngineAccess::core(pair.server());
-  EXPECT_EQ(server.in_flight_promise(), kBuffer / 8);
+  EXPECT_EQ(server.in_flight_promise(), kBuffer / 4);
   const std::uint64_t inline_promise = server.ledger.capacity() + (token::kLevels - 1) * server.nested_request_bytes;
   EXPECT_LE(inline_promise + server.in_flight_promise(), kBuffer / 2);
   TestCall call;
@@ -83,7 +83,7 @@ TEST(LargeMessage, ASocketIsPromisedAtMostHalfForAllTogether) {
   ASSERT_TRUE(pair.run_until([&] { return call.completions != 0; }));
   testing::EngineAccess::core(pair.client()).paths.for_each([&](Path& path) {
     ASSERT_NE(path.large, nullptr);
-    EXPECT_EQ(path.large->in_flight_bytes, kBuffer / 8) << "as the grant said";
+    EXPECT_EQ(path.large->in_flight_bytes, kBuffer / 4) << "as the grant said";
   });
 }
 
