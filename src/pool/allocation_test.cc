@@ -202,18 +202,26 @@ INSTANTIATE_TEST_SUITE_P(Pools, Allocation,
                          });
 
 // With requests and replies that fit into what a handler is given and returns: a larger Reply owns memory of its own.
-class AllocationOnTheExecutor : public Allocation {};
+class AllocationOnTheExecutor : public Allocation {
+ protected:
+  // Frames of coroutines are not kept under the address sanitizer, which so finds their use after the end.
+#ifdef __SANITIZE_ADDRESS__
+  static constexpr std::uint64_t kFrames = 3 * std::uint64_t{kCalls};
+#else
+  static constexpr std::uint64_t kFrames = 0;
+#endif
+};
 
 TEST_P(AllocationOnTheExecutor, IsNoPartOfACallToAFunction) {
   Both both(GetParam());
   ASSERT_TRUE(both.server().serve("echo", [](Request request) { return Reply{request.text()}; }));
-  EXPECT_LE(both.count_with_continuations(kWarmUp, kCalls), kFew);
+  EXPECT_LE(both.count_with_continuations(kWarmUp, kCalls), kFew + kFrames);
 }
 
 TEST_P(AllocationOnTheExecutor, IsNoPartOfACallToACoroutine) {
   Both both(GetParam());
   ASSERT_TRUE(both.server().serve("echo", [](Request request) -> Task<Reply> { co_return Reply{request.text()}; }));
-  EXPECT_LE(both.count_with_continuations(kWarmUp, kCalls), kFew);
+  EXPECT_LE(both.count_with_continuations(kWarmUp, kCalls), kFew + kFrames);
 }
 
 INSTANTIATE_TEST_SUITE_P(Pools, AllocationOnTheExecutor, ::testing::Values(Setup{0, 0, 32}, Setup{1, 1, 32}),
