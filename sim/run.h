@@ -23,7 +23,7 @@ struct ManyReports {
   std::uint64_t failed_runs = 0;
   std::uint64_t violations = 0;
   std::uint64_t calls = 0;
-  std::uint64_t event_hash = 0;  // over the hashes of all runs that repeat
+  std::uint64_t event_hash = 0;  // over the hashes of all runs
 };
 
 // Prints each violation as it is found, progress now and then, and a summary that ends with the hash.

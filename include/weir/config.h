@@ -34,7 +34,8 @@ struct WorkerPlace {
 enum class BufferMemory : std::uint8_t {
   heap,
   pages,       // mapped in large pieces, which the kernel backs with huge pages where it can
-  huge_pages,  // reserved ones (vm.nr_hugepages); when there are none left: as `pages`, and an event
+  huge_pages,  // reserved ones (vm.nr_hugepages); when too few are left for a mapping (64 MiB at first): as `pages`,
+               // and an event
   files,       // mapped files without names, each twice as long as the last, up to 32 GiB: more than there is memory.
                // Messages lie in them as they were before they were sealed
 };
@@ -42,7 +43,7 @@ enum class BufferMemory : std::uint8_t {
 struct BufferPlan {
   BufferMemory memory = BufferMemory::heap;
   std::string directory;                // files: where
-  bool touch = false;                   // pages: at once when they are mapped, the first 64 MiB by Pool::open()
+  bool touch = false;                   // pages: the first 64 MiB, by Pool::open(), so that no message waits for them
   std::size_t keep_bytes = 256u << 20;  // of what came back, for the next messages; 0: none
 };
 

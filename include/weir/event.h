@@ -1,6 +1,6 @@
 // What a pool tells about itself while it works. Each event is declared once, here; counters derive from the same
-// events. A subscriber is called from several threads at once (each worker, the watchdog, and the thread in open()),
-// must not block and must not call back into the pool.
+// events. A subscriber is called from several threads at once (each worker, the watchdog, the thread in open(), and,
+// about huge pages, one that allocates), must not block and must not call back into the pool.
 #pragma once
 
 #include <chrono>

@@ -19,8 +19,12 @@ ExtentMemory::~ExtentMemory() {
 
 Piece ExtentMemory::take(std::size_t bytes, int wish) {
   if (bytes > kLargestPieceBytes) return {};
-  const int numa_node = node_for(wish);
-  const std::size_t whole = rounded_up(bytes, RangeAllocator::kUnit);
+  const Piece piece = take_locked(rounded_up(bytes, RangeAllocator::kUnit), node_for(wish));
+  source_->tell();
+  return piece;
+}
+
+Piece ExtentMemory::take_locked(std::size_t whole, int numa_node) {
   const std::lock_guard lock{mutex_};
   // The newest extents are the largest. Where the wish cannot be met, memory elsewhere is better than none.
   const auto try_all = [&](bool anywhere) {

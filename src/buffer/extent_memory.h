@@ -35,6 +35,8 @@ class ExtentSource {
   // Memory that can be written to without a surprise later on: what the system cannot give is an error now.
   [[nodiscard]] virtual Result<Extent> map(std::size_t bytes, int numa_node) = 0;
   virtual void unmap(const Extent& extent) noexcept = 0;
+  // Without a lock held, after somebody took memory: says what it has to say. Any thread.
+  virtual void tell() {}
   // As Memory::node_for(). Any thread.
   virtual int node_for(int /*wish*/) const { return -1; }
 };
@@ -67,6 +69,7 @@ class ExtentMemory final : public Memory {
     RangeAllocator ranges;
   };
 
+  Piece take_locked(std::size_t bytes, int numa_node);
   Piece cut(std::size_t index, std::size_t bytes);
   bool grow(std::size_t bytes, int numa_node);
 

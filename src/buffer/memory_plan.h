@@ -17,7 +17,7 @@ struct MemoryPlan {
   BufferMemory kind = BufferMemory::heap;
   std::uint64_t bytes = 0;                              // in use and kept, all together
   std::uint64_t keep_bytes = std::uint64_t{256} << 20;  // for reuse, of those; 0: nothing is kept
-  bool touch = false;                                   // pages: all of an extent when it is mapped; the first now
+  bool touch = false;                                   // pages: the first extent, now
   std::string directory;                                // files: where
   std::function<void(std::string_view sentence)> on_degraded;
 };

@@ -61,17 +61,22 @@ Result<Extent> PageSource::map(std::size_t bytes, int numa_node) {
     if (data == nullptr) {
       return std::unexpected(Error(Code::system, "no memory can be mapped: " + std::string(std::strerror(errno))));
     }
-    if (options_.huge && !std::exchange(degraded_, true) && options_.on_degraded) {
-      options_.on_degraded(
-          "no huge pages are reserved for buffers; ordinary ones cost more to reach "
-          "(sysctl vm.nr_hugepages)");
-    }
+    if (options_.huge) degraded_ = true;
   }
   // Where that is not allowed the pages come from the node that touches them first: as near as it gets.
   if (numa_node != -1) (void)prefer_node(data, bytes, numa_node);
   auto* const first = static_cast<std::byte*>(data);
-  if (options_.touch) touch_all(first, bytes);
+  if (std::exchange(options_.touch, false)) touch_all(first, bytes);
   return Extent{.data = first, .bytes = bytes, .numa_node = numa_node};
+}
+
+void PageSource::tell() {
+  // Acquire-release: one thread tells, once.
+  if (!degraded_.load(std::memory_order_relaxed) || was_told_.exchange(true, std::memory_order_acq_rel)) return;
+  if (options_.on_degraded) {
+    options_.on_degraded(
+        "too few huge pages are reserved for buffers; ordinary ones cost more to reach (sysctl vm.nr_hugepages)");
+  }
 }
 
 void PageSource::unmap(const Extent& extent) noexcept { ::munmap(extent.data, extent.bytes); }

@@ -1,6 +1,7 @@
 // PageSource: extents of anonymous memory, in huge pages where the system has some.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <functional>
 #include <string_view>
@@ -16,8 +17,9 @@ class PageSource final : public ExtentSource {
 
   struct Options {
     bool huge = true;
-    bool touch = false;  // all of it at once: slow now, no surprises later
-    // Told once, when an extent had to be made of ordinary pages although huge ones were asked for.
+    bool touch = false;  // all of the first extent at once: slow now, no surprises later
+    // Told once, by whoever took memory then, when an extent had to be made of ordinary pages although huge ones were
+    // asked for.
     std::function<void(std::string_view sentence)> on_degraded;
   };
 
@@ -27,13 +29,14 @@ class PageSource final : public ExtentSource {
   Result<Extent> map(std::size_t bytes, int numa_node) override;
   void unmap(const Extent& extent) noexcept override;
   int node_for(int wish) const override;
+  void tell() override;
 
   bool degraded() const { return degraded_; }
 
  private:
   Options options_;
   const std::vector<int> nodes_;
-  bool degraded_ = false;
+  std::atomic<bool> degraded_ = false, was_told_ = false;
 };
 
 }  // namespace weir::buffer

@@ -280,6 +280,7 @@ void Core::refuse_arrival(Path& path, IncomingTransfer* transfer, OutgoingCall* 
   acknowledge_transfer(path, wire::Side::reply, id);
   fail_call(*call, code,
             code == Code::too_large ? "the reply is larger than this side's limit for large messages"
+            : code == Code::timeout ? "the peer lost the memory for its reply and did not ask for other"
                                     : "there is no memory for the reply",
             now);
 }

@@ -36,8 +36,8 @@ struct Bounds {
   static constexpr int kDeafSilences = 4;                      // so long may a peer that is heard acknowledge nothing
   static constexpr std::uint32_t kRestartSuspicion = 2;        // probe timeouts in a row before a second hello
 
-  // A socket is never promised more than half of what the kernel really gave it: a quarter to inline messages, another
-  // to large ones.
+  // A socket is promised half of what the kernel really gave it, as far as the least that everybody must have allows: a
+  // quarter to inline messages, another to large ones.
   static constexpr std::uint64_t inline_promise(std::uint64_t receive_buffer) { return receive_buffer / 4; }
   static constexpr std::uint64_t large_promise(std::uint64_t receive_buffer) { return receive_buffer / 4; }
 
@@ -45,6 +45,7 @@ struct Bounds {
   static constexpr std::uint32_t kSmallestInFlightBytes = 4 * 1024;
   static constexpr std::uint64_t kLeastPartPerLife = 16;  // of a message, in a region's life, while others wait
   static constexpr Duration kLongestUnfetched = std::chrono::seconds(30);  // a large reply of which nothing more goes
+  static constexpr Duration kLongestReply = std::chrono::minutes(10);      // in any case
   static constexpr std::uint64_t kReplyPart = 4;  // of Limits::buffer_bytes: for one peer, when payloads are short
   static constexpr Duration kLongestUnasked = std::chrono::seconds(10);  // a message whose region was taken back
   static constexpr Duration kFirstPause = std::chrono::milliseconds(1);  // before the second loss asks; then doubled

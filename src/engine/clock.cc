@@ -132,7 +132,7 @@ void Core::on_path_timer(Path& path, Instant now) {
   // A caller that waits for an answer probes; one that has sent half a request and is never heard again is idle, too.
   const Duration idle = now - last_used(path);
   if (idle >= idle_limit(path)) {
-    tell_health(path, event::PeerHealth::closed);
+    if (path.state == Path::State::open) tell_health(path, event::PeerHealth::closed);
     // Only what surely never ran may be sent again.
     send_close(path, path.incoming_live == 0 ? wire::CloseReason::idle : wire::CloseReason::leaving, now);
     end_path(path, Code::peer_failed, "the peer closed", true, now, 0);
@@ -304,7 +304,7 @@ void Core::close(Instant now) {
   if (closed) return;
   closed = true;
   paths.for_each([&](Path& path) {
-    tell_health(path, event::PeerHealth::closed);
+    if (path.state == Path::State::open) tell_health(path, event::PeerHealth::closed);
     send_close(path, wire::CloseReason::leaving, now);
     end_path(path, Code::closed, "the pool was closed", false, now);
   });

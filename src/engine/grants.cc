@@ -121,7 +121,7 @@ void Core::revoke_region(Path& path, token::Region& region, Instant now) {
       arrival->lost_region = region.id;
       arrival->region = wire::kNoRegion;
       arrival->timer.tag = static_cast<std::uint32_t>(TimerKind::arrival);
-      wheel.arm(arrival->timer, now + kLongestUnasked);
+      wheel.arm(arrival->timer, now + std::max<Duration>(kLongestUnasked, 2 * config.timeouts.silence));
     }
   } else {
     grants.end_speculation(path.large->account);

@@ -44,6 +44,8 @@ void Core::advance_slice(Path& path, const Slice& slice, std::uint32_t length) {
   Writer& writer = *slice.writer;
   const std::uint64_t generation = std::uint64_t{writer.serial} << kOffsetBits | slice.offset;
   const std::uint32_t slot = writers.index_of(&writer);
+  ++writer.sent_slices;
+  ++large.sent_slices;
   path.frames.push({.slot = slot,
                     .kind = static_cast<std::uint8_t>(SentKind::slice),
                     .length = static_cast<std::uint16_t>(length),
@@ -60,7 +62,6 @@ void Core::advance_slice(Path& path, const Slice& slice, std::uint32_t length) {
     return;
   }
   events.counters.payload_bytes_sent += length;
-  ++writer.sent_slices;
   large.writing.charge(writer.hook.level, length);
   writer.next += length;
   if (writer.next < writer.cargo->bytes) return;

@@ -179,8 +179,11 @@ void Core::on_writer_timer(Writer& writer, Instant now) {
   if (path == nullptr) return;
   IncomingSlot& slot = path->incoming[writer.transfer->slot];
   if (slot.transfer != writer.transfer) return;
+  const std::uint32_t others = large_of(*path).sent_slices;
   const bool goes_on = std::exchange(writer.seen_slices, writer.sent_slices) != writer.sent_slices;
-  if (goes_on && writer.transfer->deadline > now) return arm_writer_timer(writer, now);
+  const bool is_next = std::exchange(writer.seen_others, others) != others && writer.hook.queued;
+  const bool is_old = now - writer.born >= kLongestReply || writer.transfer->deadline <= now;
+  if ((goes_on || is_next) && !is_old) return arm_writer_timer(writer, now);
   give_up_reply(*path, slot);
 }
 
@@ -204,8 +207,11 @@ void Core::answer_large(IncomingTransfer& transfer, buffer::Sealed* sealed, tran
   }
   // A peer that asks for replies and fetches none must not keep all of the memory that the others' come from.
   const std::uint64_t share = std::max(config.limits.buffer_bytes / kReplyPart, 2 * config.limits.message_bytes);
-  const bool has_share =
-      large_of(*path).reply_bytes + range.bytes <= share || !config.payloads_are_short || !config.payloads_are_short();
+  // What the application keeps takes no memory by being sent. Relaxed: whoever else holds it says nothing about it
+  // here.
+  const bool is_ours_alone = sealed->references.load(std::memory_order_relaxed) == 1;
+  const bool has_share = !is_ours_alone || large_of(*path).reply_bytes + range.bytes <= share ||
+                         !config.payloads_are_short || !config.payloads_are_short();
   Writer* const writer = has_share ? writers.acquire() : nullptr;
   if (writer == nullptr) {
     detail::unpin(sealed);
@@ -223,8 +229,11 @@ void Core::answer_large(IncomingTransfer& transfer, buffer::Sealed* sealed, tran
   writer->cargo = &Cargo::of(transfer.block);
   writer->cargo->writer = writer;
   writer->priority = transfer.priority;
-  writer->is_counted = true;
-  large_of(*path).reply_bytes += range.bytes;
+  writer->born = now;
+  if (is_ours_alone) {
+    writer->is_counted = true;
+    large_of(*path).reply_bytes += range.bytes;
+  }
   writer->timer.tag = static_cast<std::uint32_t>(TimerKind::writer);
   // Whoever asks for replies and fetches none would keep memory that all share.
   arm_writer_timer(*writer, now);

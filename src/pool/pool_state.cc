@@ -197,7 +197,7 @@ Result<void> PoolState::open_post(std::size_t index, const Address& bind, engine
   engine.openssl_aead = config_.openssl_aead;
   engine.datagram_bytes = config_.datagram_bytes;
   engine.receive_buffer_bytes = report.receive_buffer_bytes;
-  engine.payloads_are_short = [buffers = buffers_] { return buffers->used_bytes() > buffers->bound_bytes() / 4 * 3; };
+  engine.payloads_are_short = [buffers = buffers_] { return buffers->used_bytes() > buffers->bound_bytes() / 2; };
   engine.limits = config_.limits;
   engine.timeouts = config_.timeouts;
   auto& post = *posts_.emplace_back(std::make_shared<pool::Post>(pool::Post::Options{.engine = engine,

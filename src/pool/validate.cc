@@ -74,6 +74,10 @@ Result<void> validate(const Config& config) {
   if ((config.buffers.memory == BufferMemory::files) == config.buffers.directory.empty()) {
     return std::unexpected(refuse("buffers.directory is for buffers in files, and these need one"));
   }
+  if (config.buffers.touch && config.buffers.memory != BufferMemory::pages &&
+      config.buffers.memory != BufferMemory::huge_pages) {
+    return std::unexpected(refuse("buffers.touch is for buffers in pages"));
+  }
   if (config.watchdog < std::chrono::nanoseconds::zero()) {
     return std::unexpected(refuse("watchdog must not be negative; 0 turns it off"));
   }

@@ -36,8 +36,10 @@ struct Writer {
   bool was_written = false;     // all of it was sent at least once
   bool is_counted = false;      // among what its peer's replies hold
   schedule::QueueHook<Writer> hook;
-  std::uint32_t sent_slices = 0;  // that were new
+  Instant born{};                 // of a reply
+  std::uint32_t sent_slices = 0;  // also those that were sent again
   std::uint32_t seen_slices = 0;  // of these, when its timer last fired
+  std::uint32_t seen_others = 0;  // of all of its path, likewise
   schedule::Timer timer;          // a reply that nobody fetches
   schedule::Timer pause;          // until it asks for a region again
   // That were taken back: the grant of one may arrive after the word that it is gone.

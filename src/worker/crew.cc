@@ -110,12 +110,11 @@ void Crew::watch() {
   std::unique_lock lock(mutex_);
   while (!stop_requested_.wait_for(lock, options_.watchdog / 4, [&] { return is_stopping_; })) {
     const Instant now = read_clock();
-    // A look that comes late says that the whole process stood still (stopped, moved): not that a worker hangs.
-    const bool is_late = now - std::exchange(last_look, now) > options_.watchdog / 2;
-    if (is_late) {
-      for (Watched& each : seen) each.since = now;
-      handshakes.since = now;
-      continue;
+    // A look that comes late says that the whole process stood still (stopped, moved): that time is nobody's hanging.
+    const Duration late = now - last_look - options_.watchdog / 4;
+    if (late > options_.watchdog / 4) {
+      for (Watched& each : seen) each.since = each.since + late;
+      handshakes.since = handshakes.since + late;
     }
     for (std::size_t i = 0; i < workers_.size(); ++i) {
       look_at(*workers_[i], seen[i], now, "worker", "a handler or continuation on it blocks");
@@ -124,6 +123,7 @@ void Crew::watch() {
       look_at(*handshake_worker_, handshakes, now, "the handshake thread, worker",
               "a function given to Identity::authorise() blocks");
     }
+    last_look = read_clock();
   }
 }
 

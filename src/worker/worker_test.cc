@@ -160,14 +160,14 @@ TEST(Crew, RefusesWhatMakesNoSense) {
 TEST(Crew, AProcessThatStoodStillIsNotAborted) {
   const pid_t child = fork();
   if (child == 0) {
-    auto crew = Crew::open({.threads = 1, .idle = Idle::spin, .watchdog = 200ms, .on_hang = OnHang::abort});
-    std::this_thread::sleep_for(3s);
+    auto crew = Crew::open({.threads = 1, .idle = Idle::spin, .watchdog = 1s, .on_hang = OnHang::abort});
+    std::this_thread::sleep_for(4s);
     _exit(crew ? 0 : 1);
   }
-  for (int i = 0; i < 4; ++i) {
-    std::this_thread::sleep_for(100ms);
+  for (int i = 0; i < 2; ++i) {
+    std::this_thread::sleep_for(400ms);
     kill(child, SIGSTOP);
-    std::this_thread::sleep_for(500ms);
+    std::this_thread::sleep_for(1500ms);
     kill(child, SIGCONT);
   }
   int status = 0;
