@@ -105,19 +105,6 @@ TEST(Placement, NoGuardRunsOnceItIsRetired) {
   EXPECT_FALSE(placed->admit({.name = "a", .bytes = 1, .is_put = true}));
 }
 
-TEST(Placement, AFileAndItsCacheHoldTheSameRecord) {
-  const TemporaryFile file;
-  std::string cache(60'000, 'o');
-  auto placed = Placed::open("a", Placement::file(file.path()).tee(bytes_of(cache))).value();
-  const auto write = [&](char letter) { EXPECT_TRUE(placed->write(0, as_bytes(std::string(60'000, letter)))); };
-  for (int round = 0; round < 300; ++round) {
-    std::thread other(write, 'a');
-    write('b');
-    other.join();
-    ASSERT_TRUE(testing::is_same(file.read(), cache)) << round;
-  }
-}
-
 TEST(Placement, ARecordThatAFileTakesOnlyInPartIsTakenBack) {
   struct Case {
     std::size_t before, limit, offset;
