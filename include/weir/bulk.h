@@ -46,7 +46,7 @@ enum class Access : std::uint8_t {
 
 struct FileOptions {
   Access access = Access::both;
-  bool create = false;                     // if there is no such file
+  bool create = false;                     // if there is no such file; what is put to must be readable, too
   std::uint64_t limit_bytes = 1ull << 62;  // no put goes beyond; the file itself grows as it is written
 };
 
@@ -62,7 +62,16 @@ struct BulkRequest {
 // Memory or a file that peers may put into or get from, under a name. See Pool::place().
 //
 // A put becomes visible record by record (up to 60 KiB), each one only after it was verified as a whole; what comes
-// over the wire is never visible before. A get that runs at the same time sees some records old and some new.
+// over the wire is never visible before. A get that runs at the same time sees some records old and some new, and in
+// what it reads at once (2 MiB, or as its parts are) none in part. A record that a full disk does not take as a whole
+// is taken back: what a record replaces in a file is read first, and then written again. Only a disk that refuses this
+// too, or a process or machine that ends in the middle of it, leaves part of a record.
+//
+// Two puts to the same place at the same time: each record is the one's or the other's, in the file and in a cache the
+// same. Of a put that succeeded, or that the peer answered with an error, nothing is under way any more. One that was
+// dropped, timed out or lost its peer may still write whole records of its own at the other end, also after a later put
+// to the same place was acknowledged. To go on with the same bytes does not mind; who puts other bytes there does so
+// under another name.
 class Placement {
  public:
   // The memory stays until it is taken away with Pool::unplace(), or the pool is closed. Who else reads or writes there
@@ -73,11 +82,12 @@ class Placement {
   static Placement file(std::string_view path, const FileOptions& options = {});
 
   // Whatever is put goes there too, record by record, after it was written: into a cache (what lies beyond its end is
-  // left out), or to a function, which is called by threads of the executor, several at a time; it must not call
-  // unplace().
+  // left out), or to a function, which is called by threads of the executor, several at a time, and in any order where
+  // two puts write the same record at the same time; it cannot unplace() what it belongs to.
   Placement tee(std::span<std::byte> cache) &&;
   Placement tee(std::function<void(std::uint64_t offset, Bytes text)> function) &&;
   // Asked before each put or get and again for every part of it, by threads of the executor; its error is the peer's.
+  // It cannot unplace() what it belongs to. Once unplace() has returned, neither it nor a tee runs any more.
   Placement guard(std::function<Result<void>(const BulkRequest&)> function) &&;
 
   // For the library.
@@ -107,7 +117,7 @@ struct Progress {
 
 struct PutReport {
   // From the payload's start: verified and written, and on the disk if the options said `.sync`. Always whole records.
-  // After a failure, bytes beyond these are old ones or whole verified records; nothing else.
+  // After a failure, bytes beyond these are old ones or whole verified records; nothing else (see Placement for disks).
   std::uint64_t acknowledged_bytes = 0;
 };
 
@@ -144,7 +154,8 @@ struct GetTarget {
   std::uint64_t offset = 0;
 };
 inline GetTarget into(std::span<std::byte> memory) { return {.memory = memory}; }
-// Created if there is none; written from `offset` on, and not shortened.
+// Created if there is none; written from `offset` on, and not shortened. Opened and written by the thread that awaits
+// the get, part by part: where a coroutine must not wait for a disk, as on a worker, it is awaited elsewhere.
 inline GetTarget into_file(std::string_view path, std::uint64_t offset = 0) {
   return {.memory = {}, .path = path, .offset = offset};
 }

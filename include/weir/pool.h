@@ -136,7 +136,8 @@ class Pool {
   // Lets peers put into and get from memory or a file, under a name.
   Result<void> place(std::string_view name, Placement placement);
   // Takes it away. Waits for the record that is being written or read just now; puts and gets that are under way fail.
-  // Once it has returned, the memory is the application's alone again.
+  // Once it has returned, the memory is the application's alone again, and no guard or tee of it runs. Waits for those,
+  // too: they cannot call it.
   Result<void> unplace(std::string_view name);
 
   // One payload to many, sealed once: a unary call to each. Await it, or get() it. It completes when as many have

@@ -28,6 +28,13 @@ Error stopped_at(const Error& error, std::uint64_t acknowledged_bytes, std::uint
           error.may_have_run()};
 }
 
+Result<AskAnswer> ask_answer(const Result<Reply>& reply) {
+  if (!reply) return std::unexpected(reply.error());
+  if (const std::optional<AskAnswer> answer = decode_ask_answer(reply->body())) return *answer;
+  return std::unexpected(
+      Error(Code::application, "the peer's answer to whether it would take a put or get is nonsense"));
+}
+
 Result<void> check_names(std::string_view name, std::string_view header) {
   if (name.empty() || name.size() > kLargestNameBytes) {
     return std::unexpected(Error(Code::invalid_argument, "the name of a placement has between 1 and 255 bytes"));

@@ -46,6 +46,9 @@ class BulkDeadline {
 // The error of a bulk operation that got so far.
 Error stopped_at(const Error& error, std::uint64_t acknowledged_bytes, std::uint64_t of_bytes);
 
+// What a peer answered to `ask`.
+Result<AskAnswer> ask_answer(const Result<Reply>& reply);
+
 // Why a put or get with these cannot be tried.
 Result<void> check_names(std::string_view name, std::string_view header);
 

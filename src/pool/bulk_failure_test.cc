@@ -138,6 +138,55 @@ TEST(BulkFailure, ARecordThatDoesNotAuthenticateLeavesTheOldBytesAndAllBeforeItI
   EXPECT_TRUE(is_same(memory.substr(0, good), text.substr(0, good)));
   EXPECT_EQ(memory.substr(good, kRecord), std::string(kRecord, 'o'));
   EXPECT_EQ(total(*pair.server).records_forged, 1u);
+
+  // On from there, in the middle of a part.
+  ASSERT_NE(good % kPartBytes, 0u);
+  ASSERT_TRUE(pair.server->place("memory", Placement::memory(bytes_of(memory))));
+  const Result<PutReport> rest = pair.to().put("memory", payload_of(*pair.client, text), {.resume_at = good}).get();
+  ASSERT_TRUE(rest) << error_of(rest);
+  ASSERT_TRUE(pair.server->unplace("memory"));
+  EXPECT_TRUE(is_same(memory, text));
+}
+
+TEST(BulkFailure, AnAnswerThatIsNonsenseIsAnErrorAndNoEmptySuccess) {
+  Pair pair;
+  std::string answer;
+  ASSERT_TRUE(pair.server->serve(pool::kAskMethod, [&](Request) { return Reply{answer}; }));
+  const TemporaryFile file;
+  const Payload payload = payload_of(*pair.client, pattern(kMiB));
+  const std::string too_many = pool::encode(pool::AskAnswer{~std::uint64_t{0}, kMiB});
+  for (const std::string& nonsense : {std::string(), std::string("abc"), std::string(17, '\0'), too_many}) {
+    answer = nonsense;
+    const Result<GetReport> got = pair.to().get("file", into_file(file.path())).get();
+    ASSERT_FALSE(got) << nonsense.size();
+    EXPECT_EQ(got.error().code(), Code::application);
+    EXPECT_FALSE(pair.to().get("file", into(std::span<std::byte>())).get());
+    EXPECT_FALSE(pair.to().put("file", Payload()).get());
+    const Result<PutReport> put = pair.to().put("file", payload).get();
+    ASSERT_FALSE(put);
+    EXPECT_EQ(put.error().code(), Code::application) << error_of(put);
+  }
+}
+
+TEST(BulkFailure, WhateverAGuardOrTeeThrowsIsThePeersError) {
+  Pair pair;
+  std::string memory(kMiB, 'o');
+  std::atomic<int> asked{0};
+  ASSERT_TRUE(
+      pair.server->place("tee", Placement::memory(bytes_of(memory)).tee([](std::uint64_t, Bytes) { throw 7; })));
+  ASSERT_TRUE(pair.server->place("guard", Placement::memory(bytes_of(memory)).guard([&](const auto&) -> Result<void> {
+    if (++asked > 1) throw 7;
+    return {};
+  })));
+  const Payload payload = payload_of(*pair.client, pattern(kMiB));
+  for (const char* name : {"tee", "guard"}) {
+    const Result<PutReport> put = pair.to().put(name, payload).get();
+    ASSERT_FALSE(put);
+    EXPECT_EQ(put.error().code(), Code::application);
+    EXPECT_NE(put.error().message().find("no std::exception"), std::string::npos) << error_of(put);
+    std::string here(kMiB, '\0');
+    EXPECT_EQ(pair.to().get(name, into(bytes_of(here))).get().has_value(), name == std::string_view("tee"));
+  }
 }
 
 TEST(BulkFailure, WhatCannotBePlacedSaysWhy) {
@@ -227,6 +276,43 @@ TEST(BulkFailure, APeerThatEndsInTheMiddleLeavesWholeRecords) {
     const bool is_new = record == std::string_view(text).substr(at, record.size());
     EXPECT_TRUE(is_new || record == std::string(record.size(), '\0')) << at;
   }
+
+  // Another one takes the rest, wherever the first one ended.
+  Pool successor = open(server_config(1));
+  ASSERT_TRUE(successor.place("file", Placement::file(file.path())));
+  const Peer next = pair.client->peer(successor.listen_address());
+  for (const std::uint64_t at : {report.acknowledged_bytes, std::uint64_t{kRecord} * 5}) {
+    file.write(text.substr(0, at));
+    const Result<PutReport> rest = next.put("file", payload_of(*pair.client, text), {.resume_at = at}).get();
+    ASSERT_TRUE(rest) << error_of(rest);
+    EXPECT_EQ(rest->acknowledged_bytes, size);
+    EXPECT_TRUE(is_same(file.read(), text));
+  }
+}
+
+TEST(BulkFailure, APutThatThePeerRefusedHasNothingUnderWayAnyMore) {
+  Config listening = server_config(1);
+  listening.executor_threads = 2;
+  Pool server = open(listening), client = open(client_config(1));
+  std::string memory(3 * kPartBytes, 'o');
+  std::atomic<bool> is_written{false}, is_ended{false};
+  ASSERT_TRUE(server.place("memory", Placement::memory(bytes_of(memory))
+                                         .guard([&](const BulkRequest& request) -> Result<void> {
+                                           if (request.offset != kPartBytes) return {};
+                                           testing::await([&] { return is_written.load(); });
+                                           return std::unexpected(Error(Code::application, "no"));
+                                         })
+                                         .tee([&](std::uint64_t offset, Bytes) {
+                                           if (offset < 2 * kPartBytes || is_written.exchange(true)) return;
+                                           std::this_thread::sleep_for(200ms);
+                                           is_ended = true;
+                                         })));
+  const Peer to = client.peer(server.listen_address());
+  PutReport report;
+  const Payload payload = payload_of(client, pattern(3 * kPartBytes));
+  EXPECT_FALSE(to.put("memory", payload, {.report = &report}).get());
+  EXPECT_TRUE(is_ended) << "whoever puts something else there now would find it overwritten";
+  EXPECT_EQ(report.acknowledged_bytes, kPartBytes);
 }
 
 TEST(BulkFailure, UnplaceGivesTheMemoryBackWhileAPutIsUnderWay) {

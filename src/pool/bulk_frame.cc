@@ -6,6 +6,7 @@ namespace weir::pool {
 namespace {
 
 constexpr std::uint8_t kIsPut = 1, kSync = 2;
+constexpr std::uint64_t kEnd = std::uint64_t{1} << 62;  // of offsets and sizes, so that no sum of two overflows
 
 std::byte* writable(std::string& text) { return reinterpret_cast<std::byte*>(text.data()); }
 
@@ -36,8 +37,6 @@ std::optional<BulkFrame> decode_bulk(ByteSpan bytes) {
                   .sync = (flags & kSync) != 0,
                   .offset = load<std::uint64_t>(bytes.data() + 8),
                   .bytes = load<std::uint64_t>(bytes.data() + 16)};
-  // No sum of the two can overflow after this.
-  constexpr std::uint64_t kEnd = std::uint64_t{1} << 62;
   if (frame.offset > kEnd || frame.bytes > kEnd) return std::nullopt;
   const ByteSpan rest = bytes.subspan(BulkFrame::kFixedBytes);
   if (name_bytes == 0 || name_bytes > kLargestNameBytes || rest.size() < name_bytes) return std::nullopt;
@@ -56,8 +55,10 @@ std::string encode(const AskAnswer& answer) {
 
 std::optional<AskAnswer> decode_ask_answer(ByteSpan bytes) {
   if (bytes.size() != AskAnswer::kBytes) return std::nullopt;
-  return AskAnswer{.placement_bytes = load<std::uint64_t>(bytes.data()),
-                   .largest_part_bytes = load<std::uint64_t>(bytes.data() + 8)};
+  const AskAnswer answer{.placement_bytes = load<std::uint64_t>(bytes.data()),
+                         .largest_part_bytes = load<std::uint64_t>(bytes.data() + 8)};
+  if (answer.placement_bytes > kEnd) return std::nullopt;
+  return answer;
 }
 
 std::string encode(const PutAnswer& answer) {

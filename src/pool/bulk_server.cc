@@ -15,6 +15,7 @@
 namespace weir::pool {
 namespace {
 
+constexpr const char kThrown[] = "a guard or tee threw something that is no std::exception";
 constexpr const char kNonsense[] = "the peer sent a put or get that makes no sense";
 
 BulkRequest request_of(const BulkFrame& frame) {
@@ -42,6 +43,8 @@ class PutIntake final : public Intake {
       if (Result<void> written = placed_->write(offset_ + at, text); !written) return fail(written.error());
     } catch (const std::exception& thrown) {
       return fail({Code::application, std::string(thrown.what())});
+    } catch (...) {
+      return fail({Code::application, kThrown});
     }
     written_bytes_ += text.size();
     return !landing.is_open();
@@ -74,6 +77,8 @@ class PutIntake final : public Intake {
       if (Result<void> admitted = (*placed)->admit(request_of(*frame)); !admitted) return fail(admitted.error());
     } catch (const std::exception& thrown) {
       return fail({Code::application, std::string(thrown.what())});
+    } catch (...) {
+      return fail({Code::application, kThrown});
     }
     placed_ = *std::move(placed);
     offset_ = frame->offset;

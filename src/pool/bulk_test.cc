@@ -165,6 +165,9 @@ TEST(Bulk, AnEmptyPutIsAskedForAndWritesNothing) {
 
 // ---- memory ---------------------------------------------------------------------------------------------------------
 
+// Of both pools, with receive buffers and records.
+constexpr std::size_t kMostBytes = 48 * kMiB;
+
 TEST(Bulk, AQuarterOfAGigabytePassesThroughEightMegabytes) {
   Limits few;
   few.message_bytes = 4 * kMiB;
@@ -180,10 +183,16 @@ TEST(Bulk, AQuarterOfAGigabytePassesThroughEightMegabytes) {
   const TemporaryFile file, back;
   ASSERT_TRUE(server.place("file", Placement::file(file.path())));
   const Peer to = client.peer(server.listen_address());
-  const Result<PutReport> put = to.put("file", payload_of(client, text), {.deadline = 200s}).get();
+  const Payload payload = payload_of(client, text);
+  ASSERT_TRUE(to.ready().get());
+  testing::MemoryWatch watch;
+  const Result<PutReport> put = to.put("file", payload, {.deadline = 200s}).get();
   ASSERT_TRUE(put) << error_of(put);
   const Result<GetReport> got = to.get("file", into_file(back.path()), {.deadline = 200s}).get();
   ASSERT_TRUE(got) << error_of(got);
+  if (testing::kHasOwnMemoryOnly) {
+    EXPECT_LT(watch.most_bytes(), kMostBytes);
+  }
   EXPECT_TRUE(is_same(back.read(), text));
 }
 

@@ -131,10 +131,9 @@ Task<Result<GetReport>> run_get(std::shared_ptr<detail::PeerState> peer, BulkNam
   if (bytes == 0) {
     Call asking = from.unary(kAskMethod, std::string_view{},
                              {.priority = options.priority, .deadline = options.deadline, .header = header});
-    const Result<Reply> asked = co_await asking;
-    if (!asked) co_return std::unexpected(asked.error());
-    const std::optional<AskAnswer> answer = decode_ask_answer(asked->body());
-    if (answer && sink.is_file()) bytes = answer->placement_bytes - std::min(answer->placement_bytes, options.offset);
+    const Result<AskAnswer> answer = ask_answer(co_await asking);
+    if (!answer) co_return std::unexpected(answer.error());
+    if (sink.is_file()) bytes = answer->placement_bytes - std::min(answer->placement_bytes, options.offset);
   }
   if (options.resume_at > bytes) {
     co_return std::unexpected(Error(Code::invalid_argument, "a get resumes within what it asks for"));

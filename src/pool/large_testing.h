@@ -1,10 +1,16 @@
 // What the tests of large messages share.
 #pragma once
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <string>
+#include <thread>
 
 #include "buffer/sealed.h"
 #include "pool/pool_testing.h"
@@ -51,6 +57,51 @@ inline Payload forged_payload(const Pool& pool, std::string_view text) {
   *byte ^= std::byte{1};
   return payload;
 }
+
+// Of this process, by the system's own count.
+inline std::size_t resident_bytes() {
+  std::FILE* file = std::fopen("/proc/self/statm", "r");
+  unsigned long pages = 0, resident = 0;
+  EXPECT_EQ(std::fscanf(file, "%lu %lu", &pages, &resident), 2);
+  std::fclose(file);
+  return resident * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
+
+// Sanitizers have memory of their own.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kHasOwnMemoryOnly = false;
+#else
+inline constexpr bool kHasOwnMemoryOnly = true;
+#endif
+
+// How much memory this process, both ends of a test, takes in addition.
+class MemoryWatch {
+ public:
+  MemoryWatch() = default;
+  MemoryWatch(const MemoryWatch&) = delete;
+  MemoryWatch& operator=(const MemoryWatch&) = delete;
+  ~MemoryWatch() { most_bytes(); }
+
+  // Until now.
+  std::size_t most_bytes() {
+    is_over_ = true;
+    if (watcher_.joinable()) watcher_.join();
+    return most_ - before_;
+  }
+
+ private:
+  void watch() {
+    do {
+      most_ = std::max(most_, resident_bytes());
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    } while (!is_over_);
+  }
+
+  const std::size_t before_ = resident_bytes();
+  std::size_t most_ = before_;
+  std::atomic<bool> is_over_{false};
+  std::thread watcher_{[this] { watch(); }};
+};
 
 // One that the application sealed itself, whose binding is (or is not) what the message says.
 inline Payload adopted_payload(const Pool& pool, std::string_view text, bool is_forged = false) {

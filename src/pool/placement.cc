@@ -9,6 +9,7 @@
 #include <cstring>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "buffer/seal.h"
 #include "buffer/work.h"
@@ -60,7 +61,7 @@ namespace {
 
 constinit thread_local const Placed* inside_of_this_thread = nullptr;
 
-// A tee runs in here.
+// A tee or guard runs in here.
 class Inside {
  public:
   explicit Inside(const Placed* placed) { inside_of_this_thread = placed; }
@@ -78,12 +79,38 @@ void copy(ByteSpan from, MutableByteSpan to) {
 
 std::string words_of_errno() { return std::generic_category().message(errno); }
 
-int flags_of(const FileOptions& options) {
-  const int access = options.access == Access::get_only   ? O_RDONLY
-                     : options.access == Access::put_only ? O_WRONLY
-                                                          : O_RDWR;
-  return access | O_CLOEXEC | (options.create ? O_CREAT : 0);
+// Puts read, too: what they replace.
+int open_file(const Placement::Parts& parts) {
+  const int access = parts.file.access == Access::get_only ? O_RDONLY : O_RDWR;
+  return ::open(parts.path.c_str(), access | O_CLOEXEC | (parts.file.create ? O_CREAT : 0), 0644);
 }
+
+// Both go on after a short one. How many bytes they did: fewer than asked for is the end, or errno.
+std::size_t read_all(int file, MutableByteSpan to, std::uint64_t offset) {
+  std::size_t done = 0;
+  while (done < to.size()) {
+    const ssize_t read = pread(file, to.data() + done, to.size() - done, static_cast<off_t>(offset + done));
+    if (read < 0 && errno == EINTR) continue;
+    if (read == 0) errno = 0;
+    if (read <= 0) break;
+    done += static_cast<std::size_t>(read);
+  }
+  return done;
+}
+
+std::size_t write_all(int file, ByteSpan text, std::uint64_t offset) {
+  std::size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t written = pwrite(file, text.data() + done, text.size() - done, static_cast<off_t>(offset + done));
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) break;
+    done += static_cast<std::size_t>(written);
+  }
+  return done;
+}
+
+// What a record replaces, until it is written as a whole. One per thread of the executor.
+thread_local std::vector<std::byte> replaced_text;
 
 }  // namespace
 
@@ -93,7 +120,7 @@ Result<std::shared_ptr<Placed>> Placed::open(std::string name, Placement placeme
   Placement::Parts parts = std::move(placement).release();
   int file = -1;
   if (!parts.path.empty()) {
-    file = ::open(parts.path.c_str(), flags_of(parts.file), 0644);
+    file = open_file(parts);
     struct stat status {};
     if (file < 0 || fstat(file, &status) != 0) {
       Error error(Code::system, "cannot open " + parts.path + ": " + words_of_errno());
@@ -157,36 +184,45 @@ Result<void> Placed::check(const BulkRequest& request) {
 
 Result<void> Placed::admit(const BulkRequest& request) {
   if (is_retiring_.load(std::memory_order_acquire)) return std::unexpected(gone());
-  if (Result<void> checked = check(request); !checked) return checked;
-  return parts_.guard ? parts_.guard(request) : Result<void>{};
+  if (Result<void> checked = check(request); !checked || !parts_.guard) return checked;
+  std::shared_lock visit(visit_mutex_);
+  if (is_retiring_.load(std::memory_order_relaxed)) return std::unexpected(gone());
+  const Inside inside(this);
+  return parts_.guard(request);
 }
 
+// A disk that is full takes the beginning of a record and not the rest; so what was there is read first.
 Result<void> Placed::write_file(std::uint64_t offset, ByteSpan text) const {
-  while (!text.empty()) {
-    const ssize_t written = pwrite(file_, text.data(), text.size(), static_cast<off_t>(offset));
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return std::unexpected(failed("write to"));
-    offset += static_cast<std::uint64_t>(written);
-    text = text.subspan(static_cast<std::size_t>(written));
-  }
-  return {};
+  const Result<std::uint64_t> end = bytes_locked();
+  if (!end) return std::unexpected(end.error());
+  replaced_text.resize(std::min<std::uint64_t>(text.size(), *end - std::min(*end, offset)));
+  const std::size_t replaced = read_all(file_, replaced_text, offset);
+  if (replaced != replaced_text.size() && errno != 0) return std::unexpected(failed("read"));
+  const std::size_t written = write_all(file_, text, offset);
+  if (written == text.size()) return {};
+  Error error = failed("write to");
+  const ByteSpan lost = ByteSpan{replaced_text}.first(std::min<std::size_t>(written, replaced));
+  bool is_restored = write_all(file_, lost, offset) == lost.size();
+  if (written > replaced) is_restored = ftruncate(file_, static_cast<off_t>(*end)) == 0 && is_restored;
+  if (is_restored) return std::unexpected(std::move(error));
+  return std::unexpected(
+      Error(error.code(), std::string(error.message()) + "; nor can it be made what it was: " + words_of_errno()));
 }
 
 Result<void> Placed::write(std::uint64_t offset, ByteSpan text) {
   if (is_retiring_.load(std::memory_order_acquire)) return std::unexpected(gone());
-  if (file_ >= 0) {
-    std::shared_lock lock(mutex_);
-    if (is_retiring_.load(std::memory_order_relaxed)) return std::unexpected(gone());
-    if (Result<void> written = write_file(offset, text); !written) return written;
-  }
-  if (file_ < 0 || offset < parts_.cache.size()) {
+  {
     std::unique_lock lock(mutex_);
     if (is_retiring_.load(std::memory_order_relaxed)) return std::unexpected(gone());
-    if (file_ < 0) copy(text, parts_.memory.subspan(offset));
+    if (file_ < 0) {
+      copy(text, parts_.memory.subspan(offset));
+    } else if (Result<void> written = write_file(offset, text); !written) {
+      return written;
+    }
     if (offset < parts_.cache.size()) copy(text, parts_.cache.subspan(offset));
   }
   if (parts_.tee) {
-    std::shared_lock lock(mutex_);
+    std::shared_lock visit(visit_mutex_);
     if (is_retiring_.load(std::memory_order_relaxed)) return std::unexpected(gone());
     const Inside inside(this);
     parts_.tee(offset, text);
@@ -205,14 +241,9 @@ Result<Payload> Placed::seal(std::uint64_t offset, Buffer room) {
     crypto::wipe(key);
     return sealed;
   }
-  MutableByteSpan left = room.span();
-  while (!left.empty()) {
-    const ssize_t read = pread(file_, left.data(), left.size(), static_cast<off_t>(offset));
-    if (read < 0 && errno == EINTR) continue;
-    if (read < 0) return std::unexpected(failed("read"));
-    if (read == 0) return std::unexpected(Error(Code::invalid_argument, "\"" + name_ + "\" was cut while it was read"));
-    offset += static_cast<std::uint64_t>(read);
-    left = left.subspan(static_cast<std::size_t>(read));
+  if (read_all(file_, room.span(), offset) != room.size()) {
+    if (errno != 0) return std::unexpected(failed("read"));
+    return std::unexpected(Error(Code::invalid_argument, "\"" + name_ + "\" was cut while it was read"));
   }
   lock.unlock();
   Result<Payload> sealed = buffer::seal_in_place(std::move(room), key, buffer::thread_key());
@@ -223,7 +254,7 @@ Result<Payload> Placed::seal(std::uint64_t offset, Buffer room) {
 Result<void> Placed::sync() {
   if (file_ < 0) return {};
   if (is_retiring_.load(std::memory_order_acquire)) return std::unexpected(gone());
-  std::shared_lock lock(mutex_);
+  std::shared_lock visit(visit_mutex_);
   if (is_retiring_.load(std::memory_order_relaxed)) return std::unexpected(gone());
   if (fdatasync(file_) != 0) return std::unexpected(failed("sync"));
   return {};
@@ -231,12 +262,13 @@ Result<void> Placed::sync() {
 
 Result<void> Placed::retire() {
   if (inside_of_this_thread == this) {
-    return std::unexpected(Error(Code::invalid_argument, "a placement's own tee cannot take it away"));
+    return std::unexpected(Error(Code::invalid_argument, "a placement's own tee or guard cannot take it away"));
   }
   // Before the lock: whoever comes from now on does not even wait for it, so we are not kept out. Release and acquire
   // are the lock's for those inside; the early looks are hints.
   is_retiring_.store(true, std::memory_order_release);
-  std::unique_lock lock(mutex_);
+  const std::unique_lock visit(visit_mutex_);
+  const std::unique_lock lock(mutex_);
   return {};
 }
 

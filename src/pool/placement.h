@@ -18,8 +18,8 @@
 
 namespace weir::pool {
 
-// One placement. Any thread. Every access holds its lock, shared or alone, so that once retire() has returned nobody
-// touches its memory or file any more.
+// One placement. Any thread. Every access holds one of its locks, shared or alone, so that once retire() has returned
+// nobody touches its memory or file any more, and nothing of the application's runs on its behalf.
 class Placed {
  public:
   static Result<std::shared_ptr<Placed>> open(std::string name, Placement placement);
@@ -34,7 +34,7 @@ class Placed {
   Result<void> admit(const BulkRequest& request);
   Result<std::uint64_t> bytes();
 
-  // A whole verified record.
+  // A whole verified record. Where it cannot be written as a whole, what was there before stays.
   Result<void> write(std::uint64_t offset, ByteSpan text);
   // Seals what lies at `offset` into `room`, all of which is there.
   Result<Payload> seal(std::uint64_t offset, Buffer room);
@@ -53,8 +53,10 @@ class Placed {
   const Placement::Parts parts_;
   const int file_;  // -1: memory
   std::atomic<bool> is_retiring_{false};
-  // Of what lies there. Alone: writers of memory, so that nobody reads half a record.
+  // Of what lies there. Alone: writers, so that nobody reads half a record, and file and cache hold the same one.
   std::shared_mutex mutex_;
+  // Shared by what takes a while, and must not keep out who writes or reads: the guard, a tee's function, a sync.
+  std::shared_mutex visit_mutex_;
 };
 
 // One per pool. Any thread.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <string>
 #include <thread>
 
@@ -80,6 +81,55 @@ TEST(Placement, NobodyIsInsideOnceItIsRetired) {
     EXPECT_FALSE(placed->bytes());
     EXPECT_FALSE(placed->sync() && is_file);
     EXPECT_FALSE(placed->admit({.name = "a", .is_put = true}));
+  }
+}
+
+TEST(Placement, NoGuardRunsOnceItIsRetired) {
+  std::string memory(100, 'o');
+  std::atomic<bool> is_asked{false}, is_retired{false};
+  Placed* itself = nullptr;
+  auto placed = Placed::open("a", Placement::memory(bytes_of(memory)).guard([&](const BulkRequest&) -> Result<void> {
+                  EXPECT_FALSE(itself->retire()) << "that would wait for itself";
+                  is_asked = true;
+                  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+                  EXPECT_FALSE(is_retired) << "what it refers to may be gone";
+                  return {};
+                })).value();
+  itself = placed.get();
+  std::thread asker([&] { EXPECT_TRUE(placed->admit({.name = "a", .bytes = 1, .is_put = true})); });
+  testing::await([&] { return is_asked.load(); });
+  EXPECT_TRUE(placed->write(0, as_bytes("a guard that takes a while keeps nobody out")));
+  EXPECT_TRUE(placed->retire());
+  is_retired = true;
+  asker.join();
+  EXPECT_FALSE(placed->admit({.name = "a", .bytes = 1, .is_put = true}));
+}
+
+TEST(Placement, ARecordThatAFileTakesOnlyInPartIsTakenBack) {
+  struct Case {
+    std::size_t before, limit, offset;
+  };
+  for (const Case& each : {Case{0, 30'000, 0}, Case{100'000, 120'000, 90'000}, Case{100'000, 120'000, 110'000},
+                           Case{100'000, 50'000, 20'000}, Case{100'000, 50'000, 60'000}}) {
+    const std::string old = pattern(each.before, 7);
+    const TemporaryFile file(old);
+    std::string cache(200'000, 'c');
+    int heard = 0;
+    auto placed = Placed::open("a", Placement::file(file.path(), {.access = Access::put_only})
+                                        .tee(bytes_of(cache))
+                                        .tee([&](std::uint64_t, Bytes) { ++heard; }))
+                      .value();
+    {
+      const testing::FullDisk full(each.limit);
+      const Result<void> written = placed->write(each.offset, as_bytes(pattern(60'000)));
+      ASSERT_FALSE(written);
+      EXPECT_EQ(written.error().code(), Code::system);
+    }
+    EXPECT_TRUE(testing::is_same(file.read(), old)) << each.limit << " " << each.offset;
+    EXPECT_EQ(cache, std::string(200'000, 'c'));
+    EXPECT_EQ(heard, 0);
+    EXPECT_TRUE(placed->write(each.offset, as_bytes(pattern(60'000))));
+    EXPECT_TRUE(testing::is_same(file.read().substr(each.offset, 60'000), pattern(60'000)));
   }
 }
 

@@ -20,7 +20,10 @@ struct Part {
 
 Error not_in_time() { return {Code::timeout, "the deadline passed", true}; }
 
-// Of one part; `answer` says how far it got.
+// Nobody knows what has become of it; nor is there time to wait for the others.
+bool is_late(const Result<Reply>& reply) { return !reply && reply.error().code() == Code::timeout; }
+
+// Of one part; `written_bytes` says how far it got.
 Result<void> judge(const Result<Reply>& reply, const Part& part, std::uint64_t& written_bytes) {
   if (!reply) return std::unexpected(reply.error());
   const std::optional<PutAnswer> answer = decode_put_answer(reply->body());
@@ -73,13 +76,12 @@ Task<Result<PutReport>> run_put(std::shared_ptr<detail::PeerState> peer, BulkNam
   const Peer to(peer);
   Call asking = to.unary(kAskMethod, std::string_view{},
                          {.priority = options.priority, .deadline = options.deadline, .header = header});
-  const Result<Reply> asked = co_await asking;
-  if (!asked) co_return std::unexpected(stopped_at(asked.error(), report.acknowledged_bytes, bytes));
-  const std::optional<AskAnswer> answer = decode_ask_answer(asked->body());
+  const Result<AskAnswer> answer = ask_answer(co_await asking);
+  if (!answer) co_return std::unexpected(stopped_at(answer.error(), report.acknowledged_bytes, bytes));
   if (bytes == 0) co_return report;
 
   buffer::Sealed* const sealed = payload.sealed();
-  const std::uint64_t most = std::min(kPartBytes, answer ? answer->largest_part_bytes : 0);
+  const std::uint64_t most = std::min(kPartBytes, answer->largest_part_bytes);
   const std::uint64_t part_bytes =
       std::min<std::uint64_t>(most, peer->gate->limits().message_bytes) / sealed->record_bytes * sealed->record_bytes;
   if (part_bytes == 0) {
@@ -114,6 +116,10 @@ Task<Result<PutReport>> run_put(std::shared_ptr<detail::PeerState> peer, BulkNam
     tell();
     if (!judged) failure = judged.error();
     parts.pop_front();
+    // Dropping the others would leave it open when they are written for the last time.
+    for (; failure && !is_late(reply) && !parts.empty(); parts.pop_front()) {
+      static_cast<void>(co_await parts.front().call);
+    }
     if (options.progress.function != nullptr && written_bytes != 0) {
       options.progress.function(options.progress.context, report.acknowledged_bytes, bytes);
     }
