@@ -148,7 +148,9 @@ def run_steps(bench, mtu_name):
         print(f"  {failure}")
         return result
     for step in result["report"]["steps"]:
-        print(f"  {step['side']:<9} {step['step']:<24} {step['ns_per_byte']:>8.4f} ns/B {1 / step['ns_per_byte']:>8.1f} GB/s")
+        cycles = f" {step['cycles_per_byte']:>7.3f} cycles/B" if "cycles_per_byte" in step else ""
+        print(f"  {step['side']:<9} {step['step']:<24} {step['ns_per_byte']:>8.4f} ns/B{cycles} "
+              f"{1 / step['ns_per_byte']:>8.1f} GB/s")
     return result
 
 

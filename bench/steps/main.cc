@@ -1,7 +1,8 @@
 // What each step of a large message costs, in nanoseconds per byte, one after the other on one core: seal,
 // authenticate, send, receive, move into place, open. The memory is as large as eight messages of 1 MiB, so that most
 // of it is in no cache that is near. Sums tell what one core that played both sides could do at best; the benchmark has
-// one for each.
+// one for each. Where the processor has a time stamp counter, also in its cycles: they have one rate, whatever the
+// core's own clock does meanwhile.
 //
 // steps [--mtu BYTES] [--seconds S] [--core C] [--json]
 #include <arpa/inet.h>
@@ -29,6 +30,10 @@
 #include "buffer/sealed.h"
 #include "crypto/aead.h"
 
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#endif
+
 namespace weir::bench {
 namespace {
 
@@ -52,6 +57,20 @@ constexpr std::size_t kOverheadBytes = 8 + 2 + kFrameBytes + crypto::kTagBytes;
 std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
       .count();
+}
+
+// Cycles of the time stamp counter in a nanosecond; 0: there is none.
+double cycles_per_ns() {
+#if defined(__x86_64__)
+  constexpr std::int64_t kLongEnough = 50'000'000;
+  const std::int64_t began = now_ns();
+  const std::uint64_t first = __rdtsc();
+  std::int64_t now = began;
+  while (now - began < kLongEnough) now = now_ns();
+  return static_cast<double>(__rdtsc() - first) / static_cast<double>(now - began);
+#else
+  return 0;
+#endif
 }
 
 struct Step {
@@ -263,29 +282,37 @@ class Steps {
   double send_ns_per_byte_ = 0, receive_ns_per_byte_ = 0;
 };
 
+std::string row(const char* name, const char* side, double ns_per_byte, double cycles) {
+  return fmt::format("  {:<22} {:<9} {:>8.4f} ns/B{}  {:>6.1f} GB/s\n", name, side, ns_per_byte,
+                     cycles == 0 ? "" : fmt::format("  {:>6.3f} cycles/B", ns_per_byte * cycles), 1 / ns_per_byte);
+}
+
 void print(const std::vector<Step>& steps, std::size_t packet_bytes, bool json) {
+  const double cycles = cycles_per_ns();
   std::string rows;
   for (const Step& step : steps) {
     if (json) {
-      rows += fmt::format("{}{{\"step\": \"{}\", \"side\": \"{}\", \"ns_per_byte\": {:.4f}}}", rows.empty() ? "" : ", ",
-                          step.name, step.side, step.ns_per_byte);
+      rows += fmt::format("{}{{\"step\": \"{}\", \"side\": \"{}\", \"ns_per_byte\": {:.4f}{}}}",
+                          rows.empty() ? "" : ", ", step.name, step.side, step.ns_per_byte,
+                          cycles == 0 ? "" : fmt::format(", \"cycles_per_byte\": {:.4f}", step.ns_per_byte * cycles));
     } else {
-      rows += fmt::format("  {:<22} {:<9} {:>8.4f} ns/B  {:>6.1f} GB/s\n", step.name, step.side, step.ns_per_byte,
-                          1 / step.ns_per_byte);
+      rows += row(step.name, step.side, step.ns_per_byte, cycles);
     }
   }
   if (json) {
-    fmt::print("{{\"packet_bytes\": {}, \"aes\": \"{}\", \"steps\": [{}]}}\n", packet_bytes,
-               crypto::default_backend().detail, rows);
+    fmt::print("{{\"packet_bytes\": {}, \"aes\": \"{}\", \"cycles_per_ns\": {:.4f}, \"steps\": [{}]}}\n", packet_bytes,
+               crypto::default_backend().detail, cycles, rows);
     return;
   }
-  fmt::print("{} B packets, {}\n{}", packet_bytes, crypto::default_backend().detail, rows);
+  fmt::print("{} B packets, {}", packet_bytes, crypto::default_backend().detail);
+  if (cycles != 0) fmt::print(", {:.3f} cycles/ns", cycles);
+  fmt::print("\n{}", rows);
   for (const char* side : {"sender", "receiver"}) {
     double sum = 0;
     for (const Step& step : steps) {
       if (std::string_view(step.side) == side) sum += step.ns_per_byte;
     }
-    fmt::print("  {:<22} {:<9} {:>8.4f} ns/B  {:>6.1f} GB/s\n", "all of these", side, sum, 1 / sum);
+    fmt::print("{}", row("all of these", side, sum, cycles));
   }
 }
 

@@ -20,8 +20,8 @@ struct Sealed;  // what the library reads of a payload
 }  // namespace buffer
 
 struct AllocateOptions {
-  int worker = -1;     // on the NUMA node of Config::places for this worker, if it names one; -1: whichever
-  int numa_node = -1;  // a wish; -1: the nodes take turns
+  int worker = -1;     // on the NUMA node of this worker's core or node in Config::places; -1: whichever
+  int numa_node = -1;  // a wish, of no effect on BufferMemory::heap; -1: the nodes take turns
   bool wait = true;    // for memory, when the pool is used up; false: `overloaded` at once
   // Not 0: several pieces of this many bytes, rounded up to whole records, so that no large run of memory has to be
   // found. 0: one piece.

@@ -44,7 +44,7 @@ struct BufferPlan {
   BufferMemory memory = BufferMemory::heap;
   std::string directory;                // files: where
   bool touch = false;                   // pages: the first 64 MiB, by Pool::open(), so that no message waits for them
-  std::size_t keep_bytes = 256u << 20;  // of what came back, for the next messages; 0: none
+  std::size_t keep_bytes = 256u << 20;  // of what came back, for the next messages; 0: none. Mappings stay anyway
 };
 
 // Every bound of a pool. What is full makes callers wait; nothing grows past these and nothing is dropped silently.

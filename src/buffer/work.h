@@ -1,5 +1,6 @@
-// Work: how many bytes this process sealed, opened and copied on behalf of large messages. A payload is to be sealed
-// once however many it goes to, and its bytes copied by nobody but the system; these counts are how tests show it.
+// Work: how many bytes this process sealed, moved, opened and copied on behalf of large messages. A payload is to be
+// sealed once however many it goes to; at each of these its bytes are moved once, from the packets they came in to
+// where they are opened, and copied by nobody else but the system. These counts are how tests show it.
 #pragma once
 
 #include <atomic>
@@ -7,17 +8,27 @@
 
 namespace weir::buffer {
 
-// Relaxed: counts that publish nothing. Touched once a record, so that threads that share them cost each other little.
+// Relaxed: counts that publish nothing. Touched once a record or message, never once a packet, so that threads that
+// share them cost each other little.
 struct Work {
   std::atomic<std::uint64_t> sealed_bytes = 0;
   std::atomic<std::uint64_t> opened_bytes = 0;
-  std::atomic<std::uint64_t> copied_bytes = 0;  // for whoever copies a large message's bytes in user space
+  std::atomic<std::uint64_t> moved_bytes = 0;   // out of packets into a region, also what came twice
+  std::atomic<std::uint64_t> copied_bytes = 0;  // beyond that, by whoever copies a large message's bytes in user space
 };
+
+// Copies of less are no large message's.
+inline constexpr std::uint64_t kSmallestCountedCopy = 16 * 1024;
 
 inline constinit Work work;
 
 inline void count(std::atomic<std::uint64_t>& counter, std::uint64_t bytes) {
   counter.fetch_add(bytes, std::memory_order_relaxed);
+}
+
+inline void count_copy(std::uint64_t bytes) {
+  if (bytes > kSmallestCountedCopy) [[unlikely]]
+    count(work.copied_bytes, bytes);
 }
 
 }  // namespace weir::buffer

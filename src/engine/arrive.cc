@@ -182,6 +182,7 @@ Core::Verdict Core::on_slice(Path& path, const wire::SliceFrame& frame, ByteSpan
   if (!regions.cover(*region, {.begin = offset, .end = offset + slice.size()}, now)) return Verdict::not_now;
   buffer::Landing& landing = *region->landing;
   std::memcpy(landing.body + offset, slice.data(), slice.size());
+  region->moved_bytes += slice.size();
   if (frame.tag != nullptr) {
     std::memcpy(landing.tags + std::uint64_t{frame.record} * crypto::kTagBytes, frame.tag, crypto::kTagBytes);
   }

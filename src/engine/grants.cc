@@ -21,7 +21,7 @@ Arrival& arrival_of(token::Ask& ask) {
 }  // namespace
 
 buffer::Landing* Core::make_landing(Path& path, std::uint64_t bytes, std::uint32_t record_bytes, std::uint8_t purse) {
-  buffer::Landing* const landing = buffer::make_landing(*config.memory, bytes, record_bytes);
+  buffer::Landing* const landing = buffer::make_landing(*config.memory, bytes, record_bytes, config.numa_node);
   if (landing == nullptr) return nullptr;
   landing->returns = returned->join();
   landing->charged_bytes = buffer::landing_cost(bytes);

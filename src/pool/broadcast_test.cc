@@ -1,8 +1,14 @@
 // broadcast(): one payload, sealed once, to many.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <deque>
 #include <future>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -201,6 +207,80 @@ TEST(Broadcast, ADeadPeerHoldsThePayloadNoLongerThanItsDeadline) {
   ASSERT_TRUE(outcome[4]);
   EXPECT_EQ((*outcome[4]).error().code(), Code::invalid_argument);
   await([&] { return payload.sealed()->references.load() == 1; });
+}
+
+// A socket that is there and whose owner never reads it.
+class DeafSocket {
+ public:
+  DeafSocket() : socket_(::socket(AF_INET, SOCK_DGRAM, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::bind(socket_, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    socklen_t length = sizeof address;
+    EXPECT_EQ(::getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &length), 0);
+    address_ = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+  }
+  DeafSocket(const DeafSocket&) = delete;
+  DeafSocket& operator=(const DeafSocket&) = delete;
+  ~DeafSocket() { ::close(socket_); }
+  const std::string& address() const { return address_; }
+
+ private:
+  int socket_;
+  std::string address_;
+};
+
+// One peer says nothing at all, one is there and never has memory. The others are served meanwhile; these two time out,
+// and only then is the payload nobody's any more.
+TEST(Broadcast, ASilentAndAStuckPeerHoldThePayloadUntilTheyTimeOut) {
+  Cluster cluster(3);
+  const DeafSocket deaf;
+  cluster.peers.push_back(cluster.client.peer(deaf.address()));
+  Config full = server_config(1);
+  full.limits.message_bytes = full.limits.large_request_bytes = full.limits.large_bytes_per_peer = kMiB;
+  Pool stuck = open(full);
+  std::optional<Request> kept;  // and with it all memory for large requests
+  ASSERT_TRUE(stuck.serve("keep", [&](Request request) {
+    kept.emplace(std::move(request));
+    return Reply{"kept"};
+  }));
+  std::atomic<int> ran{0};
+  ASSERT_TRUE(stuck.serve("append", [&](Request) {
+    ++ran;
+    return Reply{"at last"};
+  }));
+  cluster.peers.push_back(cluster.client.peer(stuck.listen_address()));
+  ASSERT_EQ(testing::text_of(cluster.peers.back().unary("keep", cluster.text, {.deadline = 60s}).get()), "kept");
+
+  struct Late {
+    std::mutex mutex;
+    std::vector<Code> codes;
+  } late;
+  const StragglerReport report{.function =
+                                   [](void* context, std::size_t peer, const Result<Reply>& result) {
+                                     auto& to = *static_cast<Late*>(context);
+                                     EXPECT_GE(peer, 3u);
+                                     std::lock_guard lock(to.mutex);
+                                     to.codes.push_back(result ? Code{} : result.error().code());
+                                   },
+                               .context = &late};
+  const Payload payload = payload_of(cluster.client, cluster.text);
+  const auto begin = std::chrono::steady_clock::now();
+  const BroadcastOutcome outcome =
+      cluster.client.broadcast(cluster.peers, "append", payload, {.quorum = 3, .deadline = 6s, .report = report}).get();
+  EXPECT_TRUE(outcome.reached());
+  EXPECT_EQ(cluster.runs, 3);
+  await([&] { return payload.sealed()->references.load() == 1; });
+  const auto took = std::chrono::steady_clock::now() - begin;
+  EXPECT_GE(took, 5900ms) << "the stuck one was given up before its time";
+  EXPECT_LT(took, 60s) << "something else ended them";
+  await([&] {
+    std::lock_guard lock(late.mutex);
+    return late.codes.size() == 2;
+  });
+  for (const Code code : late.codes) EXPECT_TRUE(code == Code::timeout || code == Code::peer_failed) << name(code);
+  EXPECT_EQ(ran, 0);
 }
 
 TEST(Broadcast, ADroppedOneIsCancelled) {

@@ -69,6 +69,23 @@ TEST(BufferPlan, FilesLeaveNothingBehind) {
   std::filesystem::remove(directory);
 }
 
+TEST(BufferPlan, LimitsSayWhatIsKept) {
+  const auto kept = [](const BufferPlan& plan) {
+    Config config = server_config(1);
+    config.buffers = plan;
+    const std::string limits = open(config).limits();
+    const std::size_t at = limits.find("kept for the next ones: ");
+    return at == std::string::npos ? limits : limits.substr(at + 24, limits.find('\n', at) - at - 24);
+  };
+  EXPECT_EQ(kept({.keep_bytes = 12'345'678}), "12345678");
+  // Mappings are never given back, so that no number is the most.
+  for (const BufferMemory memory : {BufferMemory::pages, BufferMemory::huge_pages, BufferMemory::files}) {
+    BufferPlan plan{.memory = memory, .keep_bytes = 12'345'678};
+    if (memory == BufferMemory::files) plan.directory = ::testing::TempDir();
+    EXPECT_EQ(kept(plan), "all that were ever in use at once, in whole mappings of 64 MiB and more");
+  }
+}
+
 std::size_t free_huge_pages() {
   std::ifstream file("/proc/meminfo");
   std::string word;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "buffer/work.h"
 #include "pool/gate.h"
 #include "pool/incoming_record.h"
 #include "pool/lane.h"
@@ -81,6 +82,7 @@ void give_large(detail::IncomingRecord* record, buffer::Sealed* body, Bytes head
 void Body::copy_to_heap(Bytes bytes) {
   HeapBytes* copy = make_heap_bytes(bytes.size());
   std::memcpy(copy->data(), bytes.data(), bytes.size());
+  buffer::count_copy(bytes.size());
   data_ = copy->data();
   size_ = bytes.size();
   pin_ = copy;
@@ -102,6 +104,7 @@ Reply::Reply(Bytes body, Bytes header) : header_bytes_(static_cast<std::uint32_t
   HeapBytes* both = make_heap_bytes(size);
   std::memcpy(both->data(), header.data(), header.size());
   if (!body.empty()) std::memcpy(both->data() + header.size(), body.data(), body.size());
+  buffer::count_copy(body.size());
   storage_ = Body(Bytes{both->data(), size}, both);
 }
 

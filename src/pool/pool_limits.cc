@@ -73,7 +73,13 @@ std::string PoolState::limits() const {
   line("most bytes that all peers together can make this process hold", of_peers * posts_.size() + of_handshakes);
   line("most bytes that all workers can hold", (of_peers + of_calls) * posts_.size() + of_handshakes);
   line("most bytes of buffers and payloads", limits.buffer_bytes / 4 * 5);
-  line("most bytes of them and of large messages that are kept for the next ones", config_.buffers.keep_bytes);
+  if (config_.buffers.memory == BufferMemory::heap) {
+    line("most bytes of them and of large messages that are kept for the next ones", config_.buffers.keep_bytes);
+  } else {
+    text +=
+        "most bytes of them and of large messages that are kept for the next ones: all that were ever in use at "
+        "once, in whole mappings of 64 MiB and more\n";
+  }
   line("most bytes that each other thread can add with its calls", of_calls * posts_.size());
   return text;
 }

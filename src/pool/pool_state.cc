@@ -16,6 +16,7 @@
 #include "pool/lasting_memory.h"
 #include "pool/validate.h"
 #include "worker/clock.h"
+#include "worker/place.h"
 #include "worker/thread_context.h"
 
 namespace weir::detail {
@@ -198,6 +199,7 @@ Result<void> PoolState::open_post(std::size_t index, const Address& bind, engine
   engine.datagram_bytes = config_.datagram_bytes;
   engine.receive_buffer_bytes = report.receive_buffer_bytes;
   engine.payloads_are_short = [buffers = buffers_] { return buffers->used_bytes() > buffers->bound_bytes() / 2; };
+  if (index < config_.places.size()) engine.numa_node = worker::node_of(config_.places[index]);
   engine.limits = config_.limits;
   engine.timeouts = config_.timeouts;
   auto& post = *posts_.emplace_back(std::make_shared<pool::Post>(pool::Post::Options{.engine = engine,
@@ -321,7 +323,7 @@ Allocation PoolState::allocate(std::size_t bytes, const AllocateOptions& options
   AllocateOptions placed = options;
   if (const auto worker = static_cast<std::size_t>(options.worker);
       options.worker >= 0 && options.numa_node < 0 && worker < config_.places.size()) {
-    placed.numa_node = config_.places[worker].numa_node;
+    placed.numa_node = worker::node_of(config_.places[worker]);
   }
   return pool::allocate(buffers_, crew_->has_threads() ? nullptr : crew_->worker(0), bytes, placed);
 }

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "base/check.h"
+#include "buffer/work.h"
 
 namespace weir::token {
 namespace {
@@ -117,6 +119,7 @@ Region* RegionTable::grant(const Grant& grant, Instant now) {
   region->side = wire::Side::none;
   region->transfer = 0;
   region->bytes = 0;
+  region->renewed_bytes = 0;
   move(*region, RegionEvent::grant);
   region->last_write = advance(now);
   region->expires = latest_ + options_.lifetime;
@@ -228,6 +231,7 @@ void RegionTable::on_fenced(Region& region) {
 
 void RegionTable::free_slot(Region& region) {
   region.coverage.clear(ranges_);
+  buffer::count(buffer::work.moved_bytes, std::exchange(region.moved_bytes, 0));
   leave_deadlines(region);
   leave_path(region);
   if (RegionId::unpack(region.id).generation >= options_.last_generation) [[unlikely]] {

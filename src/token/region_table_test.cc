@@ -104,9 +104,12 @@ TEST_F(Regions, AnotherGrantOfASlotRemembersNothingOfTheFirst) {
   Region* region = grant(one);
   ASSERT_TRUE(bind(*region, 600));
   ASSERT_TRUE(table.cover(*region, {100, 600}, now));
+  region->renewed_bytes = region->moved_bytes = 500;
   table.revoke(*region, now);
   region = grant(two);
   EXPECT_FALSE(region->is_bound());
+  EXPECT_EQ(region->renewed_bytes, 0u);
+  EXPECT_EQ(region->moved_bytes, 0u);
   EXPECT_EQ(region->coverage.bytes(), 0u);
   ASSERT_TRUE(bind(*region, 600));
   EXPECT_FALSE(region->is_covered());

@@ -33,6 +33,8 @@ Error no_such_node(int node) {
 #if defined(WEIR_HAS_AFFINITY)
 namespace {
 
+constexpr int kMaxNodes = 64;
+
 // The node's CPUs in the kernel's list form, "0-3,8"; empty if there is no such node.
 std::string cores_of_node(int node) {
   std::ifstream file("/sys/devices/system/node/node" + std::to_string(node) + "/cpulist");
@@ -86,6 +88,17 @@ Result<void> pin_this_thread(const WorkerPlace& place) {
                                                  std::strerror(error)));
 }
 
+int node_of(const WorkerPlace& place) {
+  if (place.core < 0) return place.numa_node;
+  for (int node = 0; node < kMaxNodes; ++node) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    add_cores(cores_of_node(node), set);
+    if (place.core < CPU_SETSIZE && CPU_ISSET(place.core, &set)) return node;
+  }
+  return -1;
+}
+
 void name_this_thread(const char* name) { pthread_setname_np(pthread_self(), name); }
 
 int usable_cores() {
@@ -107,6 +120,8 @@ Result<void> pin_this_thread(const WorkerPlace& place) {
   if (place.core < 0 && place.numa_node < 0) return {};
   return std::unexpected(Error(Code::system, "this system does not let a thread choose its core"));
 }
+
+int node_of(const WorkerPlace& place) { return place.core < 0 ? place.numa_node : -1; }
 
 void name_this_thread(const char*) {}
 

@@ -12,6 +12,8 @@ namespace weir::worker {
 Result<void> validate(const WorkerPlace& place);
 // Binds the calling thread. An error leaves it where it was.
 Result<void> pin_this_thread(const WorkerPlace& place);
+// The NUMA node that a thread at this place is on; -1: it may be anywhere, or the system does not say.
+int node_of(const WorkerPlace& place);
 void name_this_thread(const char* name);
 
 // CPUs that this process may use, at least 1.

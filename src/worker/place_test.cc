@@ -48,6 +48,19 @@ TEST(Place, IsOneThatTheMachineHas) {
   }
 }
 
+TEST(Place, IsOnTheNodeThatItNamesOrThatItsCoreIsOn) {
+  EXPECT_EQ(node_of({}), -1);
+  EXPECT_EQ(node_of({.numa_node = 3}), 3);
+#if defined(WEIR_TEST_HAS_AFFINITY)
+  if (!validate({.numa_node = 0})) GTEST_SKIP() << "this machine does not tell its nodes";
+  EXPECT_GE(node_of({.core = 0}), 0);
+  EXPECT_TRUE(validate({.numa_node = node_of({.core = 0, .numa_node = 3})})) << "the core counts";
+  EXPECT_EQ(node_of({.core = CPU_SETSIZE}), -1);
+#else
+  EXPECT_EQ(node_of({.core = 0}), -1);
+#endif
+}
+
 #if defined(WEIR_TEST_HAS_AFFINITY)
 
 cpu_set_t affinity_of(Worker& worker) {
