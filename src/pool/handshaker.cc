@@ -323,7 +323,7 @@ void Handshaker::tell_of_strangers() {
   const std::uint64_t evicted = stats.evicted - told_.evicted;
   const std::uint64_t dropped = stats.dropped_full + stats.dropped_source - told_.dropped_full - told_.dropped_source;
   told_ = stats;
-  if (failed + evicted + dropped == 0) return;  // to be asked first is nothing bad
+  if (failed + asked + evicted + dropped == 0) return;
   std::string sentence = "handshakes of strangers: " + std::to_string(asked) + " asked to prove their address first, " +
                          std::to_string(evicted) + " gave way half done, " + std::to_string(dropped) + " dropped, " +
                          std::to_string(failed) + " failed unproven";
