@@ -192,7 +192,8 @@ void add_copy_commands(CLI::App& app) {
       "Example:\n"
       "  weir serve-files --listen 127.0.0.1:4433 --root /srv/files --development ./development &\n"
       "  weir cp -r photos 127.0.0.1:4433:backup --development ./development\n"
-      "  weir cp 127.0.0.1:4433:backup/photos/1.jpg . --development ./development");
+      "  weir cp 127.0.0.1:4433:backup/1.jpg . --development ./development\n"
+      "A target that is not there becomes the copy; into a directory that is there, the copy goes under its own name.");
   command->callback([copy] {
     choose_security(*copy);
     if (!copy->name.empty() && copy->identity.empty()) fail("--name has a meaning only with --identity");

@@ -190,18 +190,18 @@ class Demo {
         time_at(0.5), time_at(0.99), in_time(static_cast<double>(latency_.max())));
     fmt::print(
         "All peers together sent {} in {} packets of encrypted UDP: {:.1f} % of it was payload, the rest is what "
-        "encryption, acknowledgements and headers cost.\n",
+        "encryption, acknowledgements, headers, handshakes, and probing for the paths' MTU cost.\n",
         in_bytes(counters.bytes_sent), with_commas(counters.packets_sent),
         100 * share(counters.payload_bytes_sent, counters.bytes_sent));
     if (counters.frames_retransmitted == 0) {
       fmt::print("Nothing had to be sent again.\n");
     } else {
-      fmt::print("{} frames ({:.2f} % of the bytes) were sent again, and no call noticed.\n",
-                 with_commas(counters.frames_retransmitted),
-                 100 * share(counters.bytes_retransmitted, counters.bytes_sent));
+      fmt::print(
+          "{} frames ({:.2f} % of the bytes) were sent again, because they were lost or late, and no call failed.\n",
+          with_commas(counters.frames_retransmitted), 100 * share(counters.bytes_retransmitted, counters.bytes_sent));
     }
     fmt::print(
-        "This shows a burst: every call goes to another peer, so it has a packet of its own. `weir perf` measures how "
+        "This shows a burst to many peers, of which each gets few calls at a time. `weir perf` measures how "
         "many calls one pair of cores can make.\n");
     std::fflush(stdout);
   }

@@ -29,7 +29,8 @@ Error stopped_at(const Error& error, std::uint64_t acknowledged_bytes, std::uint
 }
 
 Result<AskAnswer> ask_answer(const Result<Reply>& reply) {
-  if (!reply) return std::unexpected(reply.error());
+  // Nothing was written or read yet, whatever became of the question.
+  if (!reply) return std::unexpected(Error(reply.error().code(), std::string(reply.error().message())));
   if (const std::optional<AskAnswer> answer = decode_ask_answer(reply->body())) return *answer;
   return std::unexpected(
       Error(Code::application, "the peer's answer to whether it would take a put or get is nonsense"));
