@@ -49,6 +49,7 @@ TEST(BulkFailure, WhatCannotBeIsAnErrorThatSaysWhy) {
   const auto put = [&](const char* name, std::uint64_t offset) {
     const Result<PutReport> result = pair.to().put(name, payload, {.offset = offset}).get();
     EXPECT_FALSE(result);
+    EXPECT_FALSE(result.error().may_have_run()) << error_of(result);
     EXPECT_NE(result.error().message().find("\"" + std::string(name) + "\""), std::string::npos) << error_of(result);
     return result ? Code{} : result.error().code();
   };
