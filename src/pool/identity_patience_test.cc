@@ -60,11 +60,13 @@ TEST_P(PatientCalls, WaitForAMethodThatIsNotServedYet) {
 
 TEST_P(PatientCalls, EndWithTheirDeadlines) {
   Pool server = open_at("127.0.0.1:0");
-  for (const std::string& address : {free_address(), server.listen_address()}) {
+  const std::string nobody = free_address();
+  for (const std::string& address : {nobody, server.listen_address()}) {
     const Result<Reply> result =
         client.peer(address).unary("nobody", "x", {.deadline = 200ms, .wait_for_ready = true}).get();
     EXPECT_EQ(code_of(result), Code::timeout) << text_of(result);
-    EXPECT_FALSE(!result && result.error().may_have_run());
+    // A server may have been asked just then.
+    if (address == nobody) EXPECT_FALSE(!result && result.error().may_have_run());
   }
 }
 
