@@ -19,6 +19,7 @@ TEST(PageSource, MapsAlignedMemoryThatCanBeWrittenWhetherOrNotThereAreHugePages)
     for (int round = 0; round < 3; ++round) {
       const auto extent = source.map(2 * PageSource::kHugePageBytes, -1);
       ASSERT_TRUE(extent) << extent.error().to_string();
+      source.tell();
       EXPECT_EQ(reinterpret_cast<std::uintptr_t>(extent->data) % PageSource::kHugePageBytes, 0u);
       std::memset(extent->data, 0x5a, extent->bytes);
       EXPECT_EQ(extent->data[extent->bytes - 1], std::byte{0x5a});
