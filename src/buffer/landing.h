@@ -39,6 +39,7 @@ struct Landing : detail::Pin {
   std::uint64_t payload_bytes = 0;  // of that whole payload: authenticated with each record
   std::uint32_t record_bytes = kRecordBytes;
   std::uint16_t header_bytes = 0;  // directly before body
+  bool opens_ahead = false;        // by the engine, record by record, as they come
   bool adopted = false;            // nothing to open; instead the binding has to have the digest in `key`
   crypto::KeyBytes key{};
   std::uint64_t binding_offset = 0, binding_bytes = 0;  // adopted

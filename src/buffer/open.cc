@@ -9,8 +9,7 @@
 namespace weir::buffer {
 namespace {
 
-bool open_one(Landing& landing, std::uint64_t record, std::byte* to, crypto::AeadKey& key) {
-  const ByteSpan from{landing.body + record * landing.record_bytes, record_length(landing, record)};
+bool open_one(Landing& landing, std::uint64_t record, ByteSpan from, std::byte* to, crypto::AeadKey& key) {
   const auto aad = record_aad(landing.payload_bytes);
   const crypto::Nonce nonce = crypto::make_nonce(kRecordDomain, landing.first_record + record);
   const std::byte* const tag = landing.tags + record * crypto::kTagBytes;
@@ -43,9 +42,13 @@ bool is_what_it_says(Landing& landing) {
   return false;
 }
 
-bool open_next_keyed(Landing& landing, crypto::AeadKey& key) {
+ByteSpan place_of(const Landing& landing, std::uint64_t record) {
+  return {landing.body + record * landing.record_bytes, record_length(landing, record)};
+}
+
+bool open_next_keyed(Landing& landing, ByteSpan from, crypto::AeadKey& key) {
   const std::uint64_t record = landing.opened_records;
-  if (!open_one(landing, record, landing.body + record * landing.record_bytes, key)) return false;
+  if (!open_one(landing, record, from, landing.body + record * landing.record_bytes, key)) return false;
   ++landing.opened_records;
   return true;
 }
@@ -61,7 +64,15 @@ bool open_next(Landing& landing, crypto::AeadKey& scratch) {
   check(landing);
   if (landing.failed_record != Landing::kNoRecord) return false;
   scratch.rekey(landing.key);
-  return open_next_keyed(landing, scratch);
+  return open_next_keyed(landing, place_of(landing, landing.opened_records), scratch);
+}
+
+bool open_next_from(Landing& landing, ByteSpan from, crypto::AeadKey& scratch) {
+  check(landing);
+  WEIR_CHECK(from.size() == record_length(landing, landing.opened_records), "a record is opened whole");
+  if (landing.failed_record != Landing::kNoRecord) return false;
+  scratch.rekey(landing.key);
+  return open_next_keyed(landing, from, scratch);
 }
 
 bool open_all(Landing& landing, crypto::AeadKey& scratch) {
@@ -71,7 +82,7 @@ bool open_all(Landing& landing, crypto::AeadKey& scratch) {
   if (landing.failed_record != Landing::kNoRecord) return false;
   scratch.rekey(landing.key);
   while (!landing.is_open()) {
-    if (!open_next_keyed(landing, scratch)) return false;
+    if (!open_next_keyed(landing, place_of(landing, landing.opened_records), scratch)) return false;
   }
   return true;
 }
@@ -86,7 +97,7 @@ bool open_into(Landing& landing, std::uint64_t record, std::byte* to, crypto::Ae
     return false;
   }
   scratch.rekey(landing.key);
-  return open_one(landing, record, to, scratch);
+  return open_one(landing, record, place_of(landing, record), to, scratch);
 }
 
 bool open_into(Landing& landing, std::uint64_t record, std::byte* to) {

@@ -19,6 +19,9 @@ std::uint64_t record_length(const Landing& landing, std::uint64_t record);
 // The next record that is not open. At least one is left.
 [[nodiscard]] bool open_next(Landing& landing, crypto::AeadKey& scratch);
 
+// The same, with the ciphertext at `from` instead of in its place, as long as the record is.
+[[nodiscard]] bool open_next_from(Landing& landing, ByteSpan from, crypto::AeadKey& scratch);
+
 // All that are left.
 [[nodiscard]] bool open_all(Landing& landing, crypto::AeadKey& scratch);
 [[nodiscard]] bool open_all(Landing& landing);  // with this thread's key

@@ -186,8 +186,11 @@ struct Core : Bounds {
   Verdict begin_arrival(Path& path, IncomingTransfer* transfer, OutgoingCall* call, wire::TransferId id,
                         ByteSpan opening, Instant now);
   Verdict begin_arrival_of(Path& path, IncomingTransfer& transfer, ByteSpan opening, Instant now);
+  bool takes_records(const IncomingTransfer& transfer) const;
   Code check_opening(const IncomingTransfer& transfer, ByteSpan header, std::uint64_t bytes);
   bool use_token(Path& path, transfer::Arrival& arrival, Instant now);
+  void describe_landing(const transfer::Arrival& arrival, buffer::Landing& landing);
+  void place_slice(token::Region& region, const wire::SliceFrame& frame, ByteSpan slice);
   bool bind_region(Path& path, transfer::Arrival& arrival, token::Region& region, Instant now);
   void ask_for_memory(Path& path, transfer::Arrival& arrival, Instant now);
   transfer::Arrival* find_arrival(Path& path, wire::Side side, wire::TransferId id);

@@ -54,6 +54,7 @@ struct Handler {
   void* context = nullptr;
   // Asked when a large request is opened, before any of its data is sent: why it would be refused, or Code{}.
   Code (*check)(void* context, ByteSpan header, std::uint64_t bytes) = nullptr;
+  bool takes_records = false;  // of large requests, one by one: opens them itself
 };
 
 // What is alive inside an engine; all zero once everything has ended.

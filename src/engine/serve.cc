@@ -140,6 +140,11 @@ Core::Verdict Core::begin_arrival_of(Path& path, IncomingTransfer& transfer, Byt
 }
 
 // What can be said about a large request before its data: a code if it would be refused.
+bool Core::takes_records(const IncomingTransfer& transfer) const {
+  const auto found = methods.find(transfer.method);
+  return found != methods.end() && found->second.handler.takes_records;
+}
+
 Code Core::check_opening(const IncomingTransfer& transfer, ByteSpan header, std::uint64_t bytes) {
   if (closed) return Code::refused;
   if (transfer.depth > kMaxDepth) return Code::overloaded;

@@ -109,6 +109,10 @@ void Openings::open_request(IncomingRecord* record, buffer::Landing* landing) {
   record->errand = record->method->run_inline ? Errand::run : Errand::answer;
   if (record->method->make_intake) record->intake = (*record->method->make_intake)();
   begin(record, landing);
+  // Nothing is left to do but to run its handler, if it was opened as it came.
+  if (executor_ == nullptr && landing->opens_ahead && is_over(*landing)) {
+    finish(record);
+  }
 }
 
 bool Openings::turn() {
@@ -130,9 +134,14 @@ bool Openings::turn() {
     static_cast<void>(buffer::open_next(landing, buffer::thread_key()));
     if (!is_over(landing)) return true;
   }
+  finish(record);
+  return true;
+}
+
+// Of one that waits: nothing is left to open.
+void Openings::finish(IncomingRecord* record) {
   waiting_.remove(*record);
   record->errand == Errand::answer ? run_opened(record) : go_on(record);
-  return true;
 }
 
 void Openings::go_on(IncomingRecord* record) {

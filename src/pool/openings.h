@@ -40,6 +40,7 @@ class Openings {
 
  private:
   void begin(IncomingRecord* record, buffer::Landing* landing);
+  void finish(IncomingRecord* record);
   void complete(IncomingRecord* record);
   CallRecord* take_call(IncomingRecord* record);
 

@@ -17,8 +17,10 @@ namespace {
 constexpr int kFarewellTurns = 1'000;  // tries to send the closing packets through a full socket
 constexpr const char* kExecutorIsFull = "the server's executor queue is full";
 
-engine::EngineConfig with_memory(engine::EngineConfig config, buffer::Memory* memory, Gate& gate) {
+engine::EngineConfig with_memory(engine::EngineConfig config, buffer::Memory* memory, Gate& gate,
+                                 const Executor* executor) {
   config.memory = memory;
+  config.opens_arrivals = executor == nullptr && !gate.worker().has_thread();
   // Called with a lock of the engine's held, so nothing is looked at here. The gate outlives the engine.
   config.wake = [&gate] {
     gate.rung.store(true, std::memory_order_release);  // after the work, for look_for_rung()
@@ -35,7 +37,7 @@ Post::Post(Options options)
       gate_(std::make_shared<Gate>(worker_, options.engine.limits)),
       buffers_(std::move(options.buffers)),
       link_(std::move(options.link)),
-      engine_(std::make_shared<engine::Engine>(with_memory(options.engine, options.arrivals.get(), *gate_), entropy_,
+      engine_(std::make_shared<engine::Engine>(with_memory(options.engine, options.arrivals.get(), *gate_, options.executor), entropy_,
                                                subscriber_.get(), options.seed, worker::read_clock())),
       calls_(gate_, options.engine.limits.queued_calls),
       incoming_(gate_, ~std::size_t{0} >> 1),  // the engine bounds them
@@ -101,7 +103,10 @@ Result<void> Post::serve(Method method, MethodEntry entry) {
   kept.post = this;
   Result<void> served =
       engine_->serve(method.id(), method.name(),
-                     {kept.run_inline ? &run_inline : &run_task, &kept, kept.check ? &check_large : nullptr});
+                     {.run = kept.run_inline ? &run_inline : &run_task,
+                      .context = &kept,
+                      .check = kept.check ? &check_large : nullptr,
+                      .takes_records = kept.make_intake != nullptr});
   if (!served) methods_.pop_back();
   return served;
 }
