@@ -61,6 +61,7 @@ Host::Host(World& world, HostId id, const engine::EngineConfig& config, const Si
       address_(world.network.address_of(id)),
       application_(application) {
   config_.memory = landings_.get();
+  config_.opens_arrivals = id % 2 != 0;  // as processes without threads do
   if (!identity_) return;
   address_.port = kHandshakePort;
   world_.network.add_address(id_, address_);

@@ -232,7 +232,8 @@ void Core::place_slice(token::Region& region, const wire::SliceFrame& frame, Byt
               slice.size());
   region.moved_bytes += slice.size();
   if (!is_next) return;
-  const std::uint64_t end = landing.opened_records * landing.record_bytes + buffer::record_length(landing, frame.record);
+  const std::uint64_t end =
+      landing.opened_records * landing.record_bytes + buffer::record_length(landing, frame.record);
   if (region.coverage.covers(end)) static_cast<void>(buffer::open_next(landing, buffer::thread_key()));
 }
 

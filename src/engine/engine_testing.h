@@ -132,13 +132,15 @@ class Pair {
   }
 
   using ServeFunction = std::function<void(Engine&, transfer::IncomingTransfer&, Instant)>;
-  void serve(std::string_view method, ServeFunction function) {
+  void serve(std::string_view method, ServeFunction function, bool takes_records = false) {
     served.push_back(std::make_unique<Served>(Served{this, std::move(function)}));
-    const Handler handler{[](void* context, transfer::IncomingTransfer& request, Instant at) {
-                            auto* one = static_cast<Served*>(context);
-                            one->function(one->pair->server(), request, at);
-                          },
-                          served.back().get()};
+    const Handler handler{.run =
+                              [](void* context, transfer::IncomingTransfer& request, Instant at) {
+                                auto* one = static_cast<Served*>(context);
+                                one->function(one->pair->server(), request, at);
+                              },
+                          .context = served.back().get(),
+                          .takes_records = takes_records};
     (void)server().serve(std::hash<std::string_view>{}(method) | 1, method, handler);
   }
   void serve_echo() {

@@ -40,6 +40,7 @@ class LargeHostileSender : public ::testing::Test {
     net = std::make_unique<Net>();
     EngineConfig config = test_config(true, 999);
     config.memory = servers_memory;
+    config.opens_arrivals = opens_arrivals;
     config.limits.message_bytes = kMessageBytes;
     config.limits.large_request_bytes = kAllBytes;
     config.limits.large_bytes_per_peer = kPeerBytes;
@@ -184,6 +185,7 @@ class LargeHostileSender : public ::testing::Test {
   std::vector<std::string> taken;
   bool opened = false;
   bool is_short = true;  // of memory for payloads
+  bool opens_arrivals = false;
   std::unique_ptr<Net> net;
   int server = 0, honest = 0, hostile = 0;
   std::unique_ptr<Puppet> puppet;

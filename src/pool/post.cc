@@ -37,8 +37,9 @@ Post::Post(Options options)
       gate_(std::make_shared<Gate>(worker_, options.engine.limits)),
       buffers_(std::move(options.buffers)),
       link_(std::move(options.link)),
-      engine_(std::make_shared<engine::Engine>(with_memory(options.engine, options.arrivals.get(), *gate_, options.executor), entropy_,
-                                               subscriber_.get(), options.seed, worker::read_clock())),
+      engine_(std::make_shared<engine::Engine>(
+          with_memory(options.engine, options.arrivals.get(), *gate_, options.executor), entropy_, subscriber_.get(),
+          options.seed, worker::read_clock())),
       calls_(gate_, options.engine.limits.queued_calls),
       incoming_(gate_, ~std::size_t{0} >> 1),  // the engine bounds them
       executor_(options.executor),
@@ -101,12 +102,11 @@ void Post::let_go() {
 Result<void> Post::serve(Method method, MethodEntry entry) {
   auto& kept = *methods_.emplace_back(std::make_unique<MethodEntry>(std::move(entry)));
   kept.post = this;
-  Result<void> served =
-      engine_->serve(method.id(), method.name(),
-                     {.run = kept.run_inline ? &run_inline : &run_task,
-                      .context = &kept,
-                      .check = kept.check ? &check_large : nullptr,
-                      .takes_records = kept.make_intake != nullptr});
+  Result<void> served = engine_->serve(method.id(), method.name(),
+                                       {.run = kept.run_inline ? &run_inline : &run_task,
+                                        .context = &kept,
+                                        .check = kept.check ? &check_large : nullptr,
+                                        .takes_records = kept.make_intake != nullptr});
   if (!served) methods_.pop_back();
   return served;
 }
