@@ -15,6 +15,7 @@ struct Bounds {
   static constexpr std::size_t kShortTrainBytes = 16 * 1024;           // while more urgent work may come
   static constexpr Duration kUrgencyMemory = std::chrono::seconds(1);  // so long it may come again
   static constexpr std::uint64_t kTrainsPerSecond = 4'096;  // a train is as long as the pacer's rate fills in this part
+  static constexpr std::uint32_t kSmallRestPart = 4;        // of a message: less than this part of a full slice
   static constexpr std::size_t kMaxSegments = 64;
   static constexpr std::uint32_t kMaxTrainMessages = 256;     // so that the receiver starts before we are done
   static constexpr std::size_t kBaseDatagramBytes = 1'200;    // passes everywhere

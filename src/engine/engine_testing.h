@@ -192,6 +192,7 @@ class Pair {
     std::vector<Train> trains;
     engine.collect(trains, now);
     for (const Train& train : trains) {
+      if (on_train) on_train(side, train);
       for (std::size_t at = 0; at < train.bytes.size(); at += train.segment_size) {
         send(side, train, train.bytes.subspan(at, std::min<std::size_t>(train.segment_size, train.bytes.size() - at)));
       }
@@ -233,6 +234,7 @@ class Pair {
   std::size_t mtu = 65'507;
   int handled = 0;
   std::function<void(int from, MutableByteSpan)> on_wire;
+  std::function<void(int side, const Train& train)> on_train;
   std::function<std::uint8_t(int from, std::uint8_t ecn)> mark;  // what becomes of a packet's ECN bits on the way
   buffer::HeapMemory memory{std::uint64_t{1} << 34};
   EngineConfig configs[2];

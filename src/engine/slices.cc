@@ -38,6 +38,26 @@ bool Core::next_slice(Path& path, Slice& slice) {
   return true;
 }
 
+// A small rest in a packet of its own costs as much as a large one. Once, it waits for those of the messages behind it,
+// which fill a train together with it.
+void Core::set_rest_aside(LargePath& large, Writer& writer, std::uint32_t length) {
+  const unsigned level = writer.hook.level;
+  if (writer.has_waited || writer.cargo->bytes - writer.next > length / kSmallRestPart ||
+      large.writing.last_of(level) == &writer) {
+    return;
+  }
+  writer.has_waited = true;
+  large.writing.remove(writer);
+  large.writing.push_back(writer, level);
+}
+
+// How many bytes of it fit into one packet, however large.
+std::uint64_t Core::whole_slice(const Slice& slice) {
+  const transfer::Cargo& cargo = *slice.writer->cargo;
+  return std::min<std::uint64_t>(
+      {cargo.sealed->at(cargo.first_byte + slice.offset).size(), slice.length, cargo.bytes - slice.offset});
+}
+
 // What is left of a slice after `length` bytes of it went out.
 void Core::advance_slice(Path& path, const Slice& slice, std::uint32_t length) {
   LargePath& large = *path.large;
@@ -64,7 +84,7 @@ void Core::advance_slice(Path& path, const Slice& slice, std::uint32_t length) {
   events.counters.payload_bytes_sent += length;
   large.writing.charge(writer.hook.level, length);
   writer.next += length;
-  if (writer.next < writer.cargo->bytes) return;
+  if (writer.next < writer.cargo->bytes) return set_rest_aside(*path.large, writer, length);
   large.writing.remove(writer);
   writer.state = Writer::State::written;
   writer.was_written = true;
@@ -123,7 +143,7 @@ void Core::pack_slices(Path& path, std::vector<Train>& out, Instant now) {
     const transfer::Cargo& cargo = *slice.writer->cargo;
     const std::uint32_t record_bytes = cargo.sealed->record_bytes;
     ByteSpan bytes = cargo.sealed->at(cargo.first_byte + slice.offset);
-    bytes = bytes.first(std::min<std::uint64_t>({bytes.size(), slice.length, cargo.bytes - slice.offset}));
+    bytes = bytes.first(whole_slice(slice));
     const std::uint64_t record = slice.offset / record_bytes;
     const auto ends_record = [&](std::size_t length) {
       const std::uint64_t end = slice.offset + length;
@@ -146,16 +166,18 @@ void Core::pack_slices(Path& path, std::vector<Train>& out, Instant now) {
         at);
     const std::uint64_t frames_begin = path.frames.end();
     advance_slice(path, slice, static_cast<std::uint32_t>(bytes.size()));
-    // Segments of a train are of one size: one that is nearly full is filled up, a small one ends the train.
-    std::size_t missing = room - bytes.size();
+    // Segments of a train are of one size: one that is nearly full is filled up, a small one ends the train, unless it
+    // is the first of several that are as small.
+    const std::size_t missing = room - bytes.size();
     bool is_last = train_bytes + 2 * size > longest;
-    if (missing != 0 && !is_last) {
-      if (missing < size / 2 && has_slices(path)) {
-        std::memset(at, 0, missing);
-        at += missing;
-      } else {
-        is_last = true;
-      }
+    if (Slice next;
+        segment == 0 && missing >= size / 2 && next_slice(path, next) && whole_slice(next) == bytes.size()) {
+      is_last = 2 * (size - missing) > longest;
+    } else if (missing >= size / 2 || !has_slices(path)) {
+      is_last |= missing != 0;
+    } else if (!is_last) {
+      std::memset(at, 0, missing);
+      at += missing;
     }
     store<std::uint16_t>(arena_at + wire::kHeaderBytes, static_cast<std::uint16_t>(at - text));
     seal_slice(path, arena_at, text, at, bytes,

@@ -156,5 +156,54 @@ TEST(Train, HasNoStragglersBehindItThatThePacerHeldBack) {
   for (const std::size_t bytes : sizes) EXPECT_GT(bytes, Core::kShortTrainBytes);
 }
 
+TEST(Train, HasTheSmallRestsOfSeveralLargeMessages) {
+  constexpr std::size_t kMessages = 8, kRest = 4'096, kBytes = buffer::kRecordBytes + kRest;
+  Pair pair;
+  pair.serve_large_echo();
+  std::size_t rests = 0, trains_of_rests = 0;
+  for (int round = 0; round < 20; ++round) {  // the path's MTU and window grow meanwhile
+    rests = trains_of_rests = 0;
+    pair.on_train = [&](int side, const Train& train) {
+      if (side != 0 || train.segments.empty() || train.segments.front().body.size() != kRest) return;
+      ++trains_of_rests;
+      for (const Segment& segment : train.segments) {
+        EXPECT_EQ(segment.body.size(), kRest);
+        EXPECT_LE(segment.head.size() + segment.body.size(), train.segment_size);
+        ++rests;
+      }
+    };
+    std::vector<std::unique_ptr<TestCall>> calls;
+    for (std::size_t i = 0; i < kMessages; ++i) {
+      calls.push_back(std::make_unique<TestCall>());
+      pair.call_large(*calls.back(), "echo", std::string(kBytes, static_cast<char>('a' + i)));
+    }
+    ASSERT_TRUE(pair.run_until([&] { return calls.back()->completions == 1 && pair.client().is_quiet(); }));
+    for (std::size_t i = 0; i < kMessages; ++i) {
+      EXPECT_TRUE(calls[i]->reply == std::string(kBytes, static_cast<char>('a' + i)));
+    }
+  }
+  EXPECT_EQ(rests, kMessages);
+  EXPECT_LE(trains_of_rests, kMessages / 2);
+}
+
+TEST(Train, OfASmallRestAloneLeavesAtOnce) {
+  Pair pair;
+  pair.serve_large_echo();
+  for (int round = 0; round < 20; ++round) {
+    TestCall call;
+    pair.call_large(call, "echo", std::string(buffer::kRecordBytes + 4'096, 'x'));
+    ASSERT_TRUE(pair.run_until([&] { return call.completions == 1; }));
+  }
+  TestCall call;
+  std::vector<Instant> sent;
+  pair.on_train = [&](int side, const Train& train) {
+    if (side == 0 && !train.segments.empty()) sent.push_back(pair.now);
+  };
+  pair.call_large(call, "echo", std::string(buffer::kRecordBytes + 4'096, 'x'));
+  ASSERT_TRUE(pair.run_until([&] { return call.completions == 1; }));
+  ASSERT_EQ(sent.size(), 2u);
+  EXPECT_EQ(sent[0], sent[1]);
+}
+
 }  // namespace
 }  // namespace weir::engine

@@ -34,6 +34,7 @@ struct Writer {
   State state = State::asking;
   std::uint8_t lost_count = 0;  // regions that were taken back
   bool was_written = false;     // all of it was sent at least once
+  bool has_waited = false;      // its rest, for those of others
   bool is_counted = false;      // among what its peer's replies hold
   schedule::QueueHook<Writer> hook;
   Instant born{};                 // of a reply
