@@ -32,7 +32,7 @@ struct EngineConfig {
   std::size_t datagram_bytes = 65'507;       // largest to try for
   std::size_t receive_buffer_bytes = 0;      // what the kernel really gave; 0: unknown, no bound from it
   buffer::Memory* memory = nullptr;          // for large messages that arrive; null: none does
-  bool opens_arrivals = false;               // as they come, because no other thread could: see arrive.cc
+  bool opens_arrivals = false;               // as they come, because no other thread could: see place_slice()
   int numa_node = -1;                        // where that should be: near whoever writes into it; -1: wherever
   std::function<void()> wake;                // from any thread: memory of large messages came back
   std::function<bool()> payloads_are_short;  // little is left of Limits::buffer_bytes; null: never

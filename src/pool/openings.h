@@ -1,6 +1,7 @@
 // Openings: the large messages of one post between their arrival and the moment somebody may read them. Their records
 // are ciphertext; they are opened on the executor, or, where there is none, one record in each turn of the loop, so
-// that whatever is more urgent waits for 60 KiB at most.
+// that whatever is more urgent waits for 60 KiB at most. Without any threads most are open already: the engine does it
+// as they come (docs/decisions/0015).
 #pragma once
 
 #include <cstddef>
