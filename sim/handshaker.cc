@@ -63,7 +63,7 @@ bool Handshaker::find(const engine::CredentialId& id, engine::KnownCredential& o
   if (!broker_->map().find(id, credential) || !credential.may_call) return false;
   out.secret = crypto::SharedSecret::from_secret(credential.secret);
   out.hello_key = credential.hello_key;
-  out.responder_key = credential.responder_key;
+  out.answer_key = credential.answer_key;
   out.mtu = credential.mtu;
   out.expires = Instant{credential.expires_ns};
   return true;

@@ -26,6 +26,7 @@ PARTS = {
     "cookie": "a pseudorandom function; for at most 64 hellos and 16 unknown paths per millisecond, forged firsts and replies",
 }
 EXTRA = {
+    "known credential, first": (), "unknown credential, first": (), "known credential, hello": (), "unknown credential, hello": (), "known credential, hello_reply": (), "known credential, hello_reply of one who saw the hello": (), "known credential, notice of one who saw the hello": (),
     "random": (),
     "truncated": (),
     "unknown path, answered": ("cookie", "cookie", "key setup"),

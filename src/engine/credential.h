@@ -6,8 +6,8 @@
 
 #include "base/address.h"
 #include "base/time.h"
-#include "crypto/cookie.h"
 #include "crypto/derive.h"
+#include "crypto/prf.h"
 #include "wire/packet.h"
 
 namespace weir::engine {
@@ -35,13 +35,13 @@ struct Credential {
 struct KnownCredential {
   crypto::SharedSecret secret;
   crypto::KeyBytes hello_key{};
-  crypto::KeyBytes responder_key{};  // for this incarnation
-  std::uint32_t mtu = 0;             // as above
+  crypto::KeyBytes answer_key{};
+  std::uint32_t mtu = 0;  // as above
   Instant expires = Instant::never();
 
   ~KnownCredential() {
     crypto::wipe(hello_key);
-    crypto::wipe(responder_key);
+    crypto::wipe(answer_key);
   }
 };
 

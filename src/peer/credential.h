@@ -35,8 +35,8 @@ struct Credential {
   CredentialId id{};
   crypto::Secret secret;
   crypto::KeyBytes hello_key{};
-  crypto::KeyBytes responder_key{};  // ours, for this incarnation
-  crypto::KeyBytes reset_key{};      // the peer's: authenticates its word that it no longer knows this credential
+  crypto::KeyBytes answer_key{};
+  crypto::KeyBytes reset_key{};  // the peer's: authenticates its word that it no longer knows this credential
   crypto::Incarnation remote_incarnation{};
   Address handshake_address;  // all zeros if the peer's certificate did not prove one
   std::array<char, kMaxCredentialName> name_bytes{};
@@ -52,7 +52,7 @@ struct Credential {
 
   ~Credential() {
     crypto::wipe(hello_key);
-    crypto::wipe(responder_key);
+    crypto::wipe(answer_key);
     crypto::wipe(reset_key);
   }
 
