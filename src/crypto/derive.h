@@ -31,6 +31,7 @@ class SharedSecret {
 
   SharedSecret() = default;  // all zeros: for nobody
   const Secret& secret() const { return secret_; }
+  std::span<std::byte, kSecretBytes> writable() { return secret_.writable(); }
 
  private:
   explicit SharedSecret(Secret secret) : secret_(std::move(secret)) {}

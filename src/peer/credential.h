@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/address.h"
+#include "base/time.h"
 #include "crypto/derive.h"
 #include "crypto/secret.h"
 
@@ -66,6 +67,20 @@ struct Credential {
   }
 
   bool operator==(const Credential&) const = default;
+};
+
+// What a responder needs of a credential that a hello names. Wipes its keys.
+struct KnownCredential {
+  crypto::SharedSecret secret;
+  crypto::KeyBytes hello_key{};
+  crypto::KeyBytes answer_key{};
+  std::uint32_t mtu = 0;  // of the largest datagram that both sides try for; 0: not agreed
+  Instant expires = Instant::never();
+
+  ~KnownCredential() {
+    crypto::wipe(hello_key);
+    crypto::wipe(answer_key);
+  }
 };
 
 }  // namespace weir::peer

@@ -105,6 +105,14 @@ struct SecretMap::Slot {
     auto* bytes = reinterpret_cast<std::byte*>(&out);
     for (std::size_t i = 0; i < kWords; ++i) weir::store(bytes + 8 * i, words[i].load(std::memory_order_acquire));
   }
+  // Some of its bytes: `at` is a place in Stored, and whole words.
+  template <std::size_t at>
+  void load(MutableByteSpan out) const {
+    static_assert(at % 8 == 0);
+    for (std::size_t i = 0; i < out.size() / 8; ++i) {
+      weir::store(out.data() + 8 * i, words[at / 8 + i].load(std::memory_order_acquire));
+    }
+  }
   void store(const Stored& from) {
     const auto* bytes = reinterpret_cast<const std::byte*>(&from);
     for (std::size_t i = 0; i < kWords; ++i) {
