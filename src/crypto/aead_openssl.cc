@@ -113,12 +113,12 @@ class OpensslBlockKey final : public BlockKey {
       : context_(EVP_CIPHER_CTX_new()) {
     WEIR_CHECK(context_ != nullptr, "out of memory for a cipher context");
     take(cipher, key);
-    WEIR_CHECK(EVP_CIPHER_CTX_set_padding(context_.get(), 0) == 1, "OpenSSL would not leave padding to us");
   }
   ~OpensslBlockKey() override { wipe(vector_); }
 
   void rekey(std::span<const std::byte, kKeyBytes> key) override { take(nullptr, key); }
 
+  // Padding would come at an end, and there is none: to switch it off would cost each new key as much as two blocks.
   // The context goes on from the last block that it made. To tell it a vector of zeros would cost more than a block;
   // to take that block out of the first one comes to the same.
   void chain(MutableByteSpan blocks) override {

@@ -34,6 +34,10 @@ extern "C" {
   key->rekey(*bytes);
 }
 
+[[gnu::noinline, gnu::used]] void weir_measured_mac_key(weir::crypto::Cmac* mac, const weir::crypto::KeyBytes* bytes) {
+  mac->rekey(*bytes);
+}
+
 [[gnu::noinline, gnu::used]] void weir_measured_cookie(weir::crypto::Prf* cookie, std::uint64_t number,
                                                        std::array<std::byte, 32>* out) {
   *out = (*cookie)(number, {});
@@ -214,6 +218,10 @@ class Measurement {
     count("key setup", 0, [&](std::size_t i) {
       store<std::uint64_t>(bytes.data(), i);
       weir_measured_key_setup(key.get(), &bytes);
+    });
+    count("mac key", 0, [&](std::size_t i) {
+      store<std::uint64_t>(bytes.data(), i);
+      weir_measured_mac_key(core.scratch_mac.get(), &bytes);
     });
     count("cookie", 0, [&](std::size_t i) { weir_measured_cookie(core.cookie.get(), i, &out); });
   }
