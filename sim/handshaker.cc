@@ -59,14 +59,7 @@ std::size_t Handshaker::waiting() const {
 // ---- the engine's side ----
 
 bool Handshaker::find(const engine::CredentialId& id, engine::KnownCredential& out) const {
-  peer::Credential credential;
-  if (!broker_->map().find(id, credential) || !credential.may_call) return false;
-  out.secret = crypto::SharedSecret::from_secret(credential.secret);
-  out.hello_key = credential.hello_key;
-  out.responder_key = credential.responder_key;
-  out.mtu = credential.mtu;
-  out.expires = Instant{credential.expires_ns};
-  return true;
+  return broker_->map().find_caller(id, out);
 }
 
 void Handshaker::on_shown(const engine::CredentialId& id) {

@@ -1,5 +1,5 @@
-// AES-128-GCM behind one interface with two implementations, chosen at run time: intel-ipsec-mb where it was built in
-// and the CPU has AES instructions, OpenSSL everywhere.
+// AES-128-GCM, and AES-128 for CMAC, behind one interface with two implementations, chosen at run time: intel-ipsec-mb
+// where it was built in and the CPU has AES instructions, OpenSSL everywhere.
 #pragma once
 
 #include <cstddef>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "crypto/block_key.h"
 #include "crypto/nonce.h"
 #include "crypto/secret.h"
 
@@ -62,12 +63,6 @@ class AeadKey {
   // GMAC: a tag over `aad` alone.
   virtual void mac(const Nonce& nonce, ByteSpan aad, std::byte* tag) = 0;
   [[nodiscard]] virtual bool verify_mac(const Nonce& nonce, ByteSpan aad, const std::byte* tag) = 0;
-
- private:
-  friend class Prf;
-  // Fills `out` with the bytes that sealing zeros would give. Not watched by the nonce checker, because a
-  // pseudorandom function is asked the same question twice by design; hence for Prf alone.
-  virtual void keystream(const Nonce& nonce, MutableByteSpan out) = 0;
 };
 
 // Makes keys of one backend. One per thread that makes keys. Keys may outlive it and may move to another thread.
@@ -82,6 +77,7 @@ class Aead {
   virtual ~Aead() = default;
 
   virtual std::unique_ptr<AeadKey> make_key(std::span<const std::byte, kKeyBytes> key) = 0;
+  virtual std::unique_ptr<BlockKey> make_block_key(std::span<const std::byte, kKeyBytes> key) = 0;
   virtual BackendInfo info() const = 0;
 };
 

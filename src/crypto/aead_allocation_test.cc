@@ -9,7 +9,7 @@
 #include <new>
 
 #include "crypto/aead.h"
-#include "crypto/cookie.h"
+#include "crypto/prf.h"
 
 namespace {
 

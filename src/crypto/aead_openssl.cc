@@ -1,4 +1,4 @@
-// AES-128-GCM through OpenSSL's EVP interface.
+// AES-128-GCM and AES-128-CBC through OpenSSL's EVP interface.
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 
@@ -76,12 +76,6 @@ class alignas(64) OpensslKey final : public AeadKey {
   bool verify_mac(const Nonce& nonce, ByteSpan aad, const std::byte* tag) override { return open(nonce, aad, {}, tag); }
 
  private:
-  void keystream(const Nonce& nonce, MutableByteSpan out) override {
-    std::memset(out.data(), 0, out.size());
-    std::array<std::byte, kTagBytes> unused;
-    encrypt(nonce, {}, out, out.data(), unused.data());
-  }
-
   void encrypt(const Nonce& nonce, ByteSpan aad, ByteSpan from, std::byte* to, std::byte* tag) {
     feed(Direction::seal, nonce, aad, from, to);
     int written = 0;
@@ -113,19 +107,60 @@ class alignas(64) OpensslKey final : public AeadKey {
   [[no_unique_address]] NonceGuard guard_;
 };
 
+class OpensslBlockKey final : public BlockKey {
+ public:
+  OpensslBlockKey(const EVP_CIPHER* cipher, std::span<const std::byte, kKeyBytes> key)
+      : context_(EVP_CIPHER_CTX_new()) {
+    WEIR_CHECK(context_ != nullptr, "out of memory for a cipher context");
+    take(cipher, key);
+  }
+  ~OpensslBlockKey() override { wipe(vector_); }
+
+  void rekey(std::span<const std::byte, kKeyBytes> key) override { take(nullptr, key); }
+
+  // Padding would come at an end, and there is none: to switch it off would cost each new key as much as two blocks.
+  // The context goes on from the last block that it made. To tell it a vector of zeros would cost more than a block;
+  // to take that block out of the first one comes to the same.
+  void chain(MutableByteSpan blocks) override {
+    for (std::size_t i = 0; i < kBlockBytes; ++i) blocks[i] ^= vector_[i];
+    const int size = static_cast<int>(blocks.size());
+    int written = 0;
+    const int done = EVP_EncryptUpdate(context_.get(), raw(blocks.data()), &written, raw(blocks.data()), size);
+    WEIR_CHECK(done == 1 && written == size, "OpenSSL stopped inside a chain of blocks");
+    std::ranges::copy(blocks.last(kBlockBytes), vector_.begin());
+  }
+
+ private:
+  void take(const EVP_CIPHER* cipher, std::span<const std::byte, kKeyBytes> key) {
+    vector_ = {};
+    const int done = EVP_CipherInit_ex2(context_.get(), cipher, raw(key.data()), raw(vector_.data()), 1, nullptr);
+    WEIR_CHECK(done == 1, "OpenSSL would not take an AES-128 key");
+  }
+
+  Context context_;
+  std::array<std::byte, kBlockBytes> vector_{};
+};
+
 class OpensslAead final : public Aead {
  public:
-  OpensslAead() : cipher_(EVP_CIPHER_fetch(nullptr, "AES-128-GCM", nullptr)) {
-    WEIR_CHECK(cipher_ != nullptr, "this OpenSSL has no AES-128-GCM; its default provider must be enabled");
+  OpensslAead()
+      : cipher_(EVP_CIPHER_fetch(nullptr, "AES-128-GCM", nullptr)),
+        chain_(EVP_CIPHER_fetch(nullptr, "AES-128-CBC", nullptr)) {
+    WEIR_CHECK(cipher_ != nullptr && chain_ != nullptr,
+               "this OpenSSL has no AES-128-GCM or no AES-128-CBC; its default provider must be enabled");
   }
 
   std::unique_ptr<AeadKey> make_key(std::span<const std::byte, kKeyBytes> key) override {
     return std::make_unique<OpensslKey>(cipher_.get(), key);
   }
+  std::unique_ptr<BlockKey> make_block_key(std::span<const std::byte, kKeyBytes> key) override {
+    return std::make_unique<OpensslBlockKey>(chain_.get(), key);
+  }
   BackendInfo info() const override { return openssl_info(); }
 
  private:
   Cipher cipher_;
+  Cipher chain_;
 };
 
 }  // namespace

@@ -2,7 +2,7 @@
 // and carries every field with its length or at a fixed size, so that no two sets of names give the same bytes.
 //
 //   shared secret ─┬─ hello key            (one for all who know the secret)
-//                  ├─ answer key           (the same; responder_key.h goes on from here)
+//                  ├─ answer key           (the same)
 //                  └─ path secret          (per pair of incarnations, randoms and paths)
 //                       ├─ control key     (per direction, workers, ports, key id)
 //                       └─ retire key      (per direction)
@@ -31,6 +31,7 @@ class SharedSecret {
 
   SharedSecret() = default;  // all zeros: for nobody
   const Secret& secret() const { return secret_; }
+  std::span<std::byte, kSecretBytes> writable() { return secret_.writable(); }
 
  private:
   explicit SharedSecret(Secret secret) : secret_(std::move(secret)) {}
@@ -67,11 +68,11 @@ KeyBytes derive_control_key(const Secret& path, const KeyNames& names);
 // Authenticates what a sender says about its own control keys. The nonce is the key id that is spoken of.
 KeyBytes derive_retire_key(const Secret& path, bool from_initiator);
 
-// Authenticates hello datagrams. Everyone who knows the secret has this key, in every incarnation, so no counter can
-// keep its nonces apart: use 12 bytes of Entropy as the nonce and carry them in the datagram.
+// Authenticates the prefixes of `first` packets, with Cmac: everyone who knows the secret has this key, in every
+// incarnation, and nothing could keep nonces apart.
 KeyBytes derive_hello_key(const SharedSecret& shared);
 
-// What the keys come from that authenticate answers to hellos (responder_key.h).
+// Authenticates answers to hellos, in the same way.
 KeyBytes derive_answer_key(const SharedSecret& shared);
 
 // The key behind the tags of answers by somebody who has lost his state. It must survive that, so it comes from what a

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "crypto/aead.h"
-#include "crypto/cookie.h"
+#include "crypto/prf.h"
 #include "crypto/secret.h"
 
 namespace weir::crypto {
@@ -19,11 +19,7 @@ inline Prf::Context padded_context(ByteSpan bytes) {
 }
 
 inline KeyBytes reset_key(const Prf& signer, std::uint64_t what, const Prf::Context& context) {
-  auto bytes = signer(what, context);
-  KeyBytes key;
-  std::copy_n(bytes.begin(), key.size(), key.begin());
-  wipe(bytes);
-  return key;
+  return signer.half(what, context);
 }
 // Of a path number that the signer gave to the peer at `address`.
 inline KeyBytes path_reset_key(const Prf& signer, std::uint32_t path, const Prf::Context& address) {
@@ -38,10 +34,7 @@ inline KeyBytes credential_reset_key(const Prf& signer, std::span<const std::byt
 inline std::array<std::byte, kTagBytes> reset_tag(Prf& scratch, const KeyBytes& key, std::uint64_t sequence,
                                                   ByteSpan context) {
   scratch.rekey(key);
-  const auto bytes = scratch(sequence, padded_context(context));
-  std::array<std::byte, kTagBytes> tag;
-  std::copy_n(bytes.begin(), tag.size(), tag.begin());
-  return tag;
+  return scratch.half(sequence, padded_context(context));
 }
 
 }  // namespace weir::crypto

@@ -61,12 +61,10 @@ Core::Core(const EngineConfig& config_, crypto::Entropy& entropy_, Subscriber* s
   incarnation = config.incarnation;
   if (incarnation == crypto::Incarnation{}) entropy.fill(incarnation);
   crypto::KeyBytes key = crypto::derive_hello_key(config.secret);
-  hello_key = aead->make_key(key);
+  hello_mac = std::make_unique<crypto::Cmac>(*aead, key);
   key = crypto::derive_answer_key(config.secret);
-  answers_to_hellos = std::make_unique<crypto::Prf>(*aead, key);
+  answer_mac = std::make_unique<crypto::Cmac>(*aead, key);
   if (config.accepts) {
-    key = crypto::responder_key(*answers_to_hellos, incarnation);
-    responder_key = aead->make_key(key);
     entropy.fill(key);
     cookie = std::make_unique<crypto::Prf>(*aead, key);
     exchanges = std::make_unique<std::uint32_t[]>(kExchangeWindow);
@@ -84,6 +82,7 @@ Core::Core(const EngineConfig& config_, crypto::Entropy& entropy_, Subscriber* s
   crypto::wipe(config.signer);
   crypto::wipe(key);
   reset_prf = std::make_unique<crypto::Prf>(*aead, key);
+  scratch_mac = std::make_unique<crypto::Cmac>(*aead, key);
   scratch_key = aead->make_key(key);
   data_segments.reserve(kMaxDataSegments);
   if (config.wake) returned->set_wake(config.wake);

@@ -11,8 +11,7 @@
 #include <vector>
 
 #include "base/slab.h"
-#include "crypto/cookie.h"
-#include "crypto/responder_key.h"
+#include "crypto/cmac.h"
 #include "engine/bounds.h"
 #include "engine/engine.h"
 #include "engine/path.h"
@@ -345,9 +344,10 @@ struct Core : Bounds {
   Random random;
   std::unique_ptr<crypto::Aead> aead;
   crypto::Incarnation incarnation{};
-  std::unique_ptr<crypto::AeadKey> hello_key;
-  std::unique_ptr<crypto::Prf> answers_to_hellos;  // of the configured secret
-  std::unique_ptr<crypto::AeadKey> scratch_key;    // takes whatever key is needed once
+  std::unique_ptr<crypto::Cmac> hello_mac;       // of the configured secret
+  std::unique_ptr<crypto::Cmac> answer_mac;      // the same
+  std::unique_ptr<crypto::Cmac> scratch_mac;     // takes a credential's key, for one datagram
+  std::unique_ptr<crypto::AeadKey> scratch_key;  // takes whatever key is needed once
   schedule::TimingWheel wheel;
   transfer::BlockPool blocks;
   Slab<Path> paths;
@@ -383,7 +383,6 @@ struct Core : Bounds {
 
   // ---- responder ----
   std::unique_ptr<crypto::Prf> cookie;
-  std::unique_ptr<crypto::AeadKey> responder_key;
   std::unique_ptr<std::uint32_t[]> exchanges;  // by sequence: the path it became, or kNoPath
   std::uint64_t next_sequence = 1;
   std::uint64_t next_path_serial = 1;

@@ -6,12 +6,14 @@
 
 #include "base/address.h"
 #include "base/time.h"
-#include "crypto/cookie.h"
 #include "crypto/derive.h"
+#include "crypto/prf.h"
+#include "peer/credential.h"
 #include "wire/packet.h"
 
 namespace weir::engine {
 
+using peer::KnownCredential;
 using wire::CredentialId;
 
 // What an initiator is given: a secret that it shares with one peer, and where that peer's worker is. Wipes its keys.
@@ -28,20 +30,6 @@ struct Credential {
   ~Credential() {
     crypto::wipe(reset_key);
     crypto::wipe(answer_key);
-  }
-};
-
-// What a responder needs of a credential that a hello names. Wipes its keys.
-struct KnownCredential {
-  crypto::SharedSecret secret;
-  crypto::KeyBytes hello_key{};
-  crypto::KeyBytes responder_key{};  // for this incarnation
-  std::uint32_t mtu = 0;             // as above
-  Instant expires = Instant::never();
-
-  ~KnownCredential() {
-    crypto::wipe(hello_key);
-    crypto::wipe(responder_key);
   }
 };
 

@@ -262,7 +262,7 @@ TEST(Credentials, LeaveNoKeysBehind) {
   known.hello_key = key;
   EXPECT_FALSE(leaves(known, key));
   known = {};
-  known.responder_key = key;
+  known.answer_key = key;
   EXPECT_FALSE(leaves(known, key));
   EngineConfig config;
   config.signer = key;

@@ -8,6 +8,8 @@
 #include <deque>
 #include <string>
 
+#include "engine/fuzz_input.h"
+#include "engine/identities_testing.h"
 #include "engine/large_testing.h"
 
 namespace {
@@ -16,6 +18,7 @@ using namespace weir;          // NOLINT: a fuzz target of one namespace
 using namespace weir::engine;  // NOLINT
 using testing::Datagram;
 using testing::Frames;
+using testing::Input;
 using testing::Net;
 using testing::Puppet;
 using testing::TestCall;
@@ -27,42 +30,10 @@ constexpr std::size_t kLargeBytes = 100'000;
 constexpr std::uint64_t kMostLargeBytes = 1u << 20;  // of requests, and of replies
 constexpr auto kDeadline = std::chrono::seconds(20);
 
-class Input {
- public:
-  Input(const std::uint8_t* data, std::size_t size) : data_(data), left_(size) {}
-  bool empty() const { return left_ == 0; }
-  std::uint8_t byte() {
-    if (left_ == 0) return 0;
-    --left_;
-    return *data_++;
-  }
-  std::uint16_t word() { return static_cast<std::uint16_t>(byte() | byte() << 8); }
-  // Small numbers mostly, the far ends of the range sometimes.
-  std::uint64_t number() {
-    const std::uint8_t kind = byte();
-    if (kind < 0xc0) return kind;
-    if (kind < 0xe0) return word();
-    std::uint64_t value = ~std::uint64_t{0};
-    if (kind < 0xf0) return value - byte();
-    for (int i = 0; i < 8; ++i) value = value << 8 | byte();
-    return value;
-  }
-  std::string text(std::size_t most) {
-    std::string out;
-    for (std::size_t size = std::min<std::size_t>({word(), most, left_}); size > 0; --size) {
-      out.push_back(static_cast<char>(byte()));
-    }
-    return out;
-  }
-
- private:
-  const std::uint8_t* data_;
-  std::size_t left_;
-};
-
 class Match {
  public:
-  explicit Match(bool hostile_initiates) : hostile_initiates_(hostile_initiates) {
+  Match(bool hostile_initiates, bool has_identities)
+      : hostile_initiates_(hostile_initiates), has_identities_(has_identities) {
     EngineConfig victim = testing::test_config(hostile_initiates, 1);
     victim.limits.request_bytes = 1 << 20;
     victim.limits.request_bytes_per_peer = 256 * 1024;
@@ -71,12 +42,12 @@ class Match {
     victim.limits.large_request_bytes = victim.limits.large_reply_bytes = kMostLargeBytes;
     victim.limits.nested_large_request_bytes = victim.limits.large_bytes_per_peer = kMostLargeBytes / 2;
     victim.memory = &victims_memory_;
-    victim_ = net_.add(victim);
+    victim_ = add(victim);
     for (int* other : {&honest_, &hostile_}) {
       EngineConfig config =
           testing::test_config(!hostile_initiates, static_cast<std::uint16_t>(2 + (other == &hostile_)));
       config.memory = &memory_;
-      *other = net_.add(config);
+      *other = add(config);
     }
     for (const int host : {victim_, honest_, hostile_}) {
       net_.serve_echo(host);
@@ -122,13 +93,16 @@ class Match {
   }
 
  private:
+  int add(const EngineConfig& config) { return has_identities_ ? identities_.add(net_, config) : net_.add(config); }
   void call(int peer, TestCall& one, std::string_view method, const std::string& body, Duration deadline) {
     const int from = hostile_initiates_ ? peer : victim_;
     const int to = hostile_initiates_ ? victim_ : peer;
-    if (!one.is_large) return net_.call(from, to, one, method, body, deadline);
     Engine& engine = net_.engine(from);
+    const std::uint32_t number =
+        has_identities_ ? identities_.connect(net_, from, to) : engine.connect(net_.address(to)).value();
+    if (!one.is_large) return net_.call_peer(from, number, one, method, body, deadline);
     one.method = testing::method_id(method);
-    one.peer = engine.connect(net_.address(to)).value();
+    one.peer = number;
     one.deadline = net_.now + deadline;
     one.block = transfer::load_cargo(engine.blocks(), seal(body), {.bytes = body.size()}, {});
     one.bytes = wire::kCargoBytes;
@@ -227,7 +201,7 @@ class Match {
 
   void operate(Input& input) {
     const Address stranger = Address::v4(0x0b000001, 7);
-    switch (input.byte() % 32) {
+    switch (input.byte() % 33) {
       case 0:
       case 1:
         return part(input, true);
@@ -356,6 +330,12 @@ class Match {
         frames_.raw(testing::frame_of(type, {.side = side, .id = id(input)}));
         return;
       }
+      case 32: {  // no seal, but well formed
+        const bool is_strange = (input.byte() & 1) != 0;
+        Datagram bytes = testing::greeting(input, victims_id_);
+        net_.inject(victim_, is_strange ? stranger : net_.address(hostile_), std::move(bytes));
+        return;
+      }
       default: {
         const std::size_t bytes = static_cast<std::size_t>(input.word()) * 2;
         return honest_large_call(bytes, input.byte());
@@ -415,12 +395,14 @@ class Match {
   }
 
   bool hostile_initiates_;
+  bool has_identities_;
   std::deque<TestCall> honest_calls_;  // outlive the engines that hold them
   std::deque<std::string> bodies_;
   TestCall pending_[6];  // the last two are large
   buffer::HeapMemory memory_{std::uint64_t{1} << 32};
   buffer::HeapMemory victims_memory_{std::uint64_t{1} << 32};
   std::deque<transfer::IncomingTransfer*> held_;
+  testing::Identities identities_;
   Net net_;
   int victim_ = 0, honest_ = 0, hostile_ = 0;
   std::unique_ptr<Puppet> puppet_;
@@ -433,7 +415,7 @@ class Match {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
-  Match match((data[0] & 1) == 0);
+  Match match((data[0] & 1) == 0, (data[0] & 2) != 0);
   match.run(Input(data + 1, size - 1));
   return 0;
 }

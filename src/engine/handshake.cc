@@ -8,6 +8,7 @@
 // its sequence used, and after a restart neither the sequence nor the random exists.
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "engine/core.h"
 
@@ -27,6 +28,7 @@ struct BoundPrefix {
   }
   ByteSpan span() const { return {bytes, size}; }
   std::byte bytes[wire::kMaxPrefixBytes + 32];
+  static_assert(sizeof bytes <= crypto::Cmac::kMaxBytes && wire::kHelloBytes <= crypto::Cmac::kMaxBytes);
   std::size_t size;
 };
 
@@ -135,17 +137,10 @@ void Core::on_hello_reply(ByteSpan datagram, const Address& from, Instant now) {
     return reject(event::Rejection::bad_hello, datagram.size());
   }
   // Only somebody who saw our hello gets this far. There is no limit to how often: it would shut out the true answer,
-  // and no key is derived and nothing allocated for it.
-  const crypto::Prf* answers_of_peer = answers_to_hellos.get();
-  if (peer.credential != nullptr) {
-    reset_prf->rekey(peer.credential->answer_key);
-    answers_of_peer = reset_prf.get();
-  }
-  crypto::KeyBytes key = crypto::responder_key(*answers_of_peer, reply.responder.incarnation);
-  scratch_key->rekey(key);
-  crypto::wipe(key);
-  if (!scratch_key->verify_mac(crypto::make_nonce(reply.responder.worker, reply.sequence), decoded->authenticated,
-                               decoded->tag)) {
+  // and this costs no more than any other tag.
+  if (peer.credential != nullptr) scratch_mac->rekey(peer.credential->answer_key);
+  const crypto::Cmac& mac = peer.credential != nullptr ? *scratch_mac : *answer_mac;
+  if (!mac.verify(decoded->authenticated, decoded->tag)) {
     peer.has_forged_replies = true;
     return reject(event::Rejection::bad_hello, datagram.size());
   }
@@ -228,11 +223,11 @@ void Core::confirm(Peer& peer, Path& path, const wire::HelloReply& reply, Instan
   const BoundPrefix bound(ByteSpan(*path.first_prefix).first(bytes), reply.responder.random);
   if (peer.credential != nullptr) {
     crypto::KeyBytes key = crypto::derive_hello_key(peer.credential->secret);
-    scratch_key->rekey(key);
+    scratch_mac->rekey(key);
     crypto::wipe(key);
   }
-  (peer.credential != nullptr ? *scratch_key : *hello_key)
-      .mac(prefix.nonce, bound.span(), path.first_prefix->data() + bytes);
+  const crypto::Cmac& mac = peer.credential != nullptr ? *scratch_mac : *hello_mac;
+  std::ranges::copy(mac(bound.span()), path.first_prefix->data() + bytes);
   path.first_prefix->resize(bytes + wire::kTagBytes);
   path.state = Path::State::confirming;
   path.last_received = path.waiting_since = now;
@@ -257,9 +252,9 @@ void Core::on_hello(ByteSpan datagram, const Address& from, Instant now) {
   const auto hello = wire::decode_hello(datagram);
   if (!hello) return reject(event::Rejection::bad_hello, datagram.size());
   if (!may_answer_hello(now)) return reject(event::Rejection::limit, datagram.size());
-  KnownCredential known;
+  std::optional<KnownCredential> known;
   if (has_identity()) {
-    if (!config.credentials->find(hello->credential, known)) {
+    if (!config.credentials->find(hello->credential, known.emplace())) {
       return answer_unknown_secret(hello->initiator.path, hello->initiator.random, hello->credential, from);
     }
   } else if (hello->credential != CredentialId{}) {
@@ -281,10 +276,9 @@ void Core::on_hello(ByteSpan datagram, const Address& from, Instant now) {
   std::memcpy(reply.echo.data(), hello->initiator.random.data(), reply.echo.size());
   std::byte answer_bytes[wire::kHelloBytes];
   const std::size_t bytes = wire::encode(reply, answer_bytes);
-  // Engines of one pool share incarnation and credentials: their numbers keep the nonces apart.
-  if (has_identity()) scratch_key->rekey(known.responder_key);
-  (has_identity() ? *scratch_key : *responder_key)
-      .mac(crypto::make_nonce(config.worker, sequence), {answer_bytes, bytes}, answer_bytes + bytes);
+  if (known) scratch_mac->rekey(known->answer_key);
+  const crypto::Cmac& mac = known ? *scratch_mac : *answer_mac;
+  std::ranges::copy(mac({answer_bytes, bytes}), answer_bytes + bytes);
   send_plain(from, {answer_bytes, bytes + wire::kTagBytes});
 }
 
@@ -303,10 +297,13 @@ void Core::on_first(MutableByteSpan datagram, const Address& from, std::uint8_t 
     open_sealed(*path, header, datagram, first->bytes, ecn, buffer, now);
     return;
   }
-  KnownCredential known;
+  if (closed || first->prefix.initiator.incarnation == incarnation) {
+    return reject(event::Rejection::bad_hello, datagram.size());
+  }
+  std::optional<KnownCredential> known;
   const CredentialId& credential = first->prefix.credential;
   if (has_identity()) {
-    if (!config.credentials->find(credential, known)) {
+    if (!config.credentials->find(credential, known.emplace())) {
       if (may_answer_hello(now)) {
         // Who says so tells for whom it says so: what the incarnation before has made of such a packet is not known
         // here.
@@ -317,21 +314,19 @@ void Core::on_first(MutableByteSpan datagram, const Address& from, std::uint8_t 
       }
       return reject(event::Rejection::bad_hello, datagram.size());
     }
-    scratch_key->rekey(known.hello_key);
+    scratch_mac->rekey(known->hello_key);
   } else if (credential != CredentialId{}) {
     return reject(event::Rejection::bad_hello, datagram.size());
   }
-  crypto::AeadKey& prefix_key = has_identity() ? *scratch_key : *hello_key;
+  const crypto::Cmac& mac = known ? *scratch_mac : *hello_mac;
   const auto responder_random = (*cookie)(sequence, address_bytes(from));
-  if (closed || first->prefix.initiator.incarnation == incarnation ||
-      !prefix_key.verify_mac(first->prefix.nonce, BoundPrefix(first->authenticated, responder_random).span(),
-                             first->tag)) {
+  if (!mac.verify(BoundPrefix(first->authenticated, responder_random).span(), first->tag)) {
     return reject(event::Rejection::bad_hello, datagram.size());
   }
-  Path* path = make_path(from, false, now, known.mtu);
+  Path* path = make_path(from, false, now, known ? known->mtu : 0);
   if (path == nullptr) return reject(event::Rejection::limit, datagram.size());
   const wire::Introduction& initiator = first->prefix.initiator;
-  const crypto::Secret secret = crypto::derive_path_secret(has_identity() ? known.secret : config.secret,
+  const crypto::Secret secret = crypto::derive_path_secret(known ? known->secret : config.secret,
                                                            {.initiator_id = initiator.name,
                                                             .responder_id = name_bytes(config.name),
                                                             .initiator_incarnation = initiator.incarnation,
@@ -353,14 +348,14 @@ void Core::on_first(MutableByteSpan datagram, const Address& from, std::uint8_t 
   path->keys.install(*aead, secret, sends, receives);
   path->remote_id = initiator.path;
   path->remote_incarnation = initiator.incarnation;
-  path->expires = known.expires;
+  if (known) path->expires = known->expires;
   path->state = Path::State::open;
   path->announce_path = true;
   // What a dishonest initiator claims beyond the largest allowance is not believed.
   path->accounts.open(ledger, std::min<std::uint64_t>(first->prefix.allowance, token::CreditLedger::kLargestAllowance),
                       path->id);
   exchange = path->id;
-  if (has_identity()) config.credentials->on_shown(credential);
+  if (known) config.credentials->on_shown(credential);
   ++events.counters.handshakes_completed;
   touch(*path);
   // If the sealed part was damaged on the way, the path stays for the next `first` packet of this sequence, which then

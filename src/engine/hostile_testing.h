@@ -61,9 +61,13 @@ class Net {
 
   void call(int from, int to, TestCall& call, std::string_view method, std::string_view body,
             Duration deadline = std::chrono::seconds(5), std::uint8_t depth = 0) {
+    call_peer(from, engine(from).connect(address(to)).value(), call, method, body, deadline, depth);
+  }
+  void call_peer(int from, std::uint32_t peer, TestCall& call, std::string_view method, std::string_view body,
+                 Duration deadline, std::uint8_t depth = 0) {
     Engine& caller = engine(from);
     call.method = method_id(method);
-    call.peer = caller.connect(address(to)).value();
+    call.peer = peer;
     call.deadline = now + deadline;
     call.depth = depth;
     call.bytes = static_cast<std::uint32_t>(body.size());
@@ -125,6 +129,7 @@ class Net {
       }
     }
     host.engine->deliver(now);
+    if (after_turn) after_turn(index);
   }
 
   void send(int index, const Train& train, MutableByteSpan datagram) {
@@ -172,6 +177,7 @@ class Net {
   std::size_t mtu = 65'507;
   int handled = 0;
   std::function<void(int from, const Address& to, MutableByteSpan)> on_wire;
+  std::function<void(int host)> after_turn;
   TestEntropy entropy;
   Random random;
 

@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "engine/book_testing.h"
 #include "engine/hostile_testing.h"
+#include "peer/secret_map.h"
 
 extern "C" {
 
@@ -32,6 +34,10 @@ extern "C" {
   key->rekey(*bytes);
 }
 
+[[gnu::noinline, gnu::used]] void weir_measured_mac_key(weir::crypto::Cmac* mac, const weir::crypto::KeyBytes* bytes) {
+  mac->rekey(*bytes);
+}
+
 [[gnu::noinline, gnu::used]] void weir_measured_cookie(weir::crypto::Prf* cookie, std::uint64_t number,
                                                        std::array<std::byte, 32>* out) {
   *out = (*cookie)(number, {});
@@ -50,6 +56,26 @@ using testing::TestCall;
 constexpr std::size_t kSizes[] = {25, 64, 256, 1'472};
 constexpr int kTemplates = 32;
 
+// Looks credentials up as pools do.
+class MappedBook final : public CredentialBook {
+ public:
+  void add(const testing::Agreed& agreed, Instant now) {
+    peer::Credential credential{.id = agreed.ours.id, .secret = agreed.theirs.secret.secret()};
+    credential.hello_key = agreed.theirs.hello_key;
+    credential.answer_key = agreed.theirs.answer_key;
+    credential.may_call = true;
+    credential.expires_ns = Instant::never().ns;
+    WEIR_CHECK(map_.install(credential, now), "a credential was there already");
+  }
+  bool find(const CredentialId& id, KnownCredential& out) const override { return map_.find_caller(id, out); }
+  void on_shown(const CredentialId&) override {}
+  bool may_greet(const Address&, bool, Instant) override { return true; }
+  void on_answer(const Address&, Instant) override {}
+
+ private:
+  peer::SecretMap map_{{}};
+};
+
 class Measurement {
  public:
   Measurement(std::size_t count, bool openssl) : count_(count), openssl_(openssl) {
@@ -61,6 +87,7 @@ class Measurement {
     net_.serve_echo(server_);
     net_.on_wire = [this](int from, const Address& to, MutableByteSpan segment) {
       if (from == client_ && to == net_.address(server_)) recorded_.emplace_back(segment.begin(), segment.end());
+      if (from == known_client_) known_recorded_.emplace_back(segment.begin(), segment.end());
     };
     exchange(idle_client_);
     net_.run_for(std::chrono::seconds(5));  // its keys are dropped
@@ -68,6 +95,16 @@ class Measurement {
     net_.freeze(nobody_);
     net_.call(caller_, nobody_, unanswered_, "echo", "anybody?", std::chrono::hours(1));
     net_.turn(caller_);
+    known_client_ = add(false, &book_);
+    known_server_ = add(true, &book_);
+    known_caller_ = add(false, &book_);
+    known_nobody_ = add(true, &book_);
+    net_.serve_echo(known_server_);
+    net_.freeze(known_nobody_);
+    TestCall known;
+    call_with_credential(1, known_client_, known_server_, known);
+    WEIR_CHECK(net_.run_until([&] { return known.completions != 0; }) && !known.failed, "a call failed");
+    call_with_credential(2, known_caller_, known_nobody_, known_unanswered_);
     const Address from_client = net_.address(client_);
     net_.core(server_).paths.for_each([&](Path& path) { (path.remote == from_client ? live_ : idle_) = &path; });
     WEIR_CHECK(live_ != nullptr && idle_ != nullptr && live_->keys.has_schedules() && !idle_->keys.has_schedules(),
@@ -97,11 +134,16 @@ class Measurement {
     firsts();
     replies();
     notices();
+    credentials();
   }
 
  private:
-  int add(bool accepts) {
+  int add(bool accepts, CredentialBook* book = nullptr) {
     EngineConfig config = testing::test_config(accepts, accepts ? 2222 : 1111);
+    if (book != nullptr) {
+      config.credentials = book;
+      config.signer = testing::kTestSigner;
+    }
     config.openssl_aead = openssl_;
     return net_.add(config);
   }
@@ -109,6 +151,13 @@ class Measurement {
   void exhaust(const Datagram& datagram) {
     for (int i = 0; i < 100; ++i) net_.inject(server_, net_.address(client_), datagram);
     net_.turn(server_);
+  }
+  void call_with_credential(std::uint8_t number, int from, int to, TestCall& call) {
+    const testing::Agreed agreed = testing::agree(number, net_.address(to));
+    book_.add(agreed, net_.now);
+    net_.call(from, to, call, "echo", "hello", std::chrono::hours(1));
+    net_.engine(from).install(call.peer, agreed.ours, net_.now);
+    net_.turn(from);
   }
   void exchange(int from) {
     TestCall call;
@@ -170,6 +219,10 @@ class Measurement {
       store<std::uint64_t>(bytes.data(), i);
       weir_measured_key_setup(key.get(), &bytes);
     });
+    count("mac key", 0, [&](std::size_t i) {
+      store<std::uint64_t>(bytes.data(), i);
+      weir_measured_mac_key(core.scratch_mac.get(), &bytes);
+    });
     count("cookie", 0, [&](std::size_t i) { weir_measured_cookie(core.cookie.get(), i, &out); });
   }
   void tag_checks(std::size_t size) {
@@ -206,14 +259,16 @@ class Measurement {
     tag_checks(packets[0].size());
     strangers("replayed", server_, [&](int i) { return packets[static_cast<std::size_t>(i) % packets.size()]; });
   }
-  Datagram hello() {
+  // The last one of its type.
+  static Datagram find(const std::vector<Datagram>& packets, wire::PacketType type) {
     Datagram bytes;
-    for (const Datagram& one : recorded_) {
-      if (wire::decode_header(one.data()).type == wire::PacketType::hello) bytes = one;
+    for (const Datagram& one : packets) {
+      if (wire::decode_header(one.data()).type == type) bytes = one;
     }
-    WEIR_CHECK(!bytes.empty(), "no hello was recorded");
+    WEIR_CHECK(!bytes.empty(), "no such packet was recorded");
     return bytes;
   }
+  Datagram hello() { return find(recorded_, wire::PacketType::hello); }
   void hellos() {
     tag_checks(hello().size());
     strangers("hello, malformed", server_, [&](int) {
@@ -227,11 +282,7 @@ class Measurement {
     strangers("hello, over the limit", server_, [&](int) { return hello(); });
   }
   void firsts() {
-    Datagram first;
-    for (const Datagram& one : recorded_) {
-      if (wire::decode_header(one.data()).type == wire::PacketType::first) first = one;
-    }
-    WEIR_CHECK(!first.empty(), "no first packet was recorded");
+    Datagram first = find(recorded_, wire::PacketType::first);
     first.resize(wire::kMinPacketBytes + 231);  // of the size of a hello
     const auto with_sequence = [&](std::uint64_t sequence, int flip) {
       Datagram bytes = first;
@@ -251,7 +302,13 @@ class Measurement {
     strangers("first, replayed", server_, [&](int) { return first; });
   }
   void replies() {
-    const auto hello_sent = wire::decode_hello(net_.inbox(nobody_).front().bytes);
+    const Address from = net_.address(nobody_);
+    from_ = &from;
+    replies("hello_reply", caller_, nobody_);
+    from_ = nullptr;
+  }
+  void replies(const std::string& kind, int to, int in_the_name_of) {
+    const auto hello_sent = wire::decode_hello(net_.inbox(in_the_name_of).front().bytes);
     WEIR_CHECK(hello_sent.has_value(), "nobody was called");
     wire::HelloReply reply{.to_path = hello_sent->initiator.path, .sequence = 1};
     const auto forged = [&](int) {
@@ -262,12 +319,9 @@ class Measurement {
       return bytes;
     };
     tag_checks(forged(0).size());
-    const Address from = net_.address(nobody_);
-    from_ = &from;
-    strangers("hello_reply", caller_, forged);
+    strangers(kind.c_str(), to, forged);
     std::copy_n(hello_sent->initiator.random.begin(), reply.echo.size(), reply.echo.begin());
-    strangers("hello_reply of one who saw the hello", caller_, forged);
-    from_ = nullptr;
+    strangers((kind + " of one who saw the hello").c_str(), to, forged);
   }
   // To the client, in the server's name: that the server has lost the path.
   void notices() {
@@ -289,16 +343,60 @@ class Measurement {
     from_ = nullptr;
   }
 
+  // The same with identities: datagrams that name a credential, one that is known and one that is not.
+  void credentials() {
+    const Datagram hello = find(known_recorded_, wire::PacketType::hello);
+    Datagram first = find(known_recorded_, wire::PacketType::first);
+    first.resize(hello.size());
+    store<std::uint64_t>(first.data() + wire::kHeaderBytes, net_.core(known_server_).next_sequence - 1);
+    Core& core = net_.core(known_server_);
+    core.exchanges[(core.next_sequence - 1) % Core::kExchangeWindow] = kNoPath;  // as if its answer had been lost
+    const auto credential = wire::decode_hello(hello)->credential;
+    const auto with = [&](const Datagram& original, bool is_known, int flip) {
+      Datagram bytes = original;
+      const auto named = std::ranges::search(bytes, credential).begin();
+      if (!is_known) *named ^= static_cast<std::byte>(flip + 1);
+      *(named + credential.size()) ^= static_cast<std::byte>(flip + 1);  // padding, or the nonce
+      return bytes;
+    };
+    const Duration interval = std::chrono::microseconds(20);
+    for (const bool is_known : {true, false}) {
+      const std::string known = is_known ? "known" : "unknown";
+      strangers((known + " credential, first").c_str(), known_server_, [&](int i) { return with(first, is_known, i); },
+                interval);
+    }
+    for (const bool is_known : {true, false}) {
+      const std::string known = is_known ? "known" : "unknown";
+      strangers((known + " credential, hello").c_str(), known_server_, [&](int i) { return with(hello, is_known, i); },
+                interval);
+    }
+    const Address from = net_.address(known_nobody_);
+    from_ = &from;
+    replies("known credential, hello_reply", known_caller_, known_nobody_);
+    const auto hello_sent = wire::decode_hello(net_.inbox(known_nobody_).front().bytes);
+    wire::UnknownSecret notice{.to_path = hello_sent->initiator.path, .credential = hello_sent->credential};
+    std::copy_n(hello_sent->initiator.random.begin(), notice.echo.size(), notice.echo.begin());
+    tag_checks(wire::kUnknownSecretBytes);
+    strangers("known credential, notice of one who saw the hello", known_caller_, [&](int) {
+      Datagram bytes(wire::kUnknownSecretBytes);
+      wire::encode(notice, bytes.data());
+      return bytes;
+    });
+    from_ = nullptr;
+  }
+
   std::size_t count_;
   bool openssl_;
   Random random_{7};
-  TestCall unanswered_;
+  TestCall unanswered_, known_unanswered_;
+  MappedBook book_;
   Net net_;
-  std::vector<Datagram> recorded_;
+  std::vector<Datagram> recorded_, known_recorded_;
   const Address* from_ = nullptr;
   Path* live_ = nullptr;
   Path* idle_ = nullptr;
   int client_ = 0, server_ = 0, idle_client_ = 0, caller_ = 0, nobody_ = 0;
+  int known_client_ = -1, known_server_ = 0, known_caller_ = 0, known_nobody_ = 0;
 };
 
 }  // namespace

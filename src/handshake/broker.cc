@@ -4,7 +4,6 @@
 
 #include "base/random.h"
 #include "crypto/reset.h"
-#include "crypto/responder_key.h"
 
 namespace weir::handshake {
 
@@ -286,7 +285,7 @@ Result<peer::Credential> Broker::make_credential(const Outcome& outcome) const {
   peer::Credential credential{.id = outcome.credential, .secret = outcome.secret, .initiator = !outcome.inbound};
   const auto shared = crypto::SharedSecret::from_secret(outcome.secret);
   credential.hello_key = crypto::derive_hello_key(shared);
-  credential.responder_key = crypto::derive_responder_key(*aead_, shared, options_.self.incarnation);
+  credential.answer_key = crypto::derive_answer_key(shared);
   describe(credential, *theirs, *agreement, *addresses);
   credential.set_name(outcome.names.first());
   const std::int64_t valid_seconds =

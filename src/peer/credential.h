@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/address.h"
+#include "base/time.h"
 #include "crypto/derive.h"
 #include "crypto/secret.h"
 
@@ -35,8 +36,8 @@ struct Credential {
   CredentialId id{};
   crypto::Secret secret;
   crypto::KeyBytes hello_key{};
-  crypto::KeyBytes responder_key{};  // ours, for this incarnation
-  crypto::KeyBytes reset_key{};      // the peer's: authenticates its word that it no longer knows this credential
+  crypto::KeyBytes answer_key{};
+  crypto::KeyBytes reset_key{};  // the peer's: authenticates its word that it no longer knows this credential
   crypto::Incarnation remote_incarnation{};
   Address handshake_address;  // all zeros if the peer's certificate did not prove one
   std::array<char, kMaxCredentialName> name_bytes{};
@@ -52,7 +53,7 @@ struct Credential {
 
   ~Credential() {
     crypto::wipe(hello_key);
-    crypto::wipe(responder_key);
+    crypto::wipe(answer_key);
     crypto::wipe(reset_key);
   }
 
@@ -66,6 +67,20 @@ struct Credential {
   }
 
   bool operator==(const Credential&) const = default;
+};
+
+// What a responder needs of a credential that a hello names. Wipes its keys.
+struct KnownCredential {
+  crypto::SharedSecret secret;
+  crypto::KeyBytes hello_key{};
+  crypto::KeyBytes answer_key{};
+  std::uint32_t mtu = 0;  // of the largest datagram that both sides try for; 0: not agreed
+  Instant expires = Instant::never();
+
+  ~KnownCredential() {
+    crypto::wipe(hello_key);
+    crypto::wipe(answer_key);
+  }
 };
 
 }  // namespace weir::peer

@@ -78,6 +78,9 @@ class SecretMap {
   const Stats& stats() const { return stats_; }              // Writer.
 
   [[nodiscard]] bool find(const CredentialId& id, Credential& out) const;
+  // The same, of one who may call us, and with as little work as can be: anybody can make us look. Keys that are not to
+  // be used may be left in `out`, which wipes them.
+  [[nodiscard]] bool find_caller(const CredentialId& id, KnownCredential& out) const;
   // The one to begin a path with.
   [[nodiscard]] bool find_by_address(const Address& address, Credential& out) const;
   // Somebody has sealed with it. True if that was news, so that the caller can tell the writer to confirm() once.
@@ -95,8 +98,9 @@ class SecretMap {
   Slot& slot(Index index) const;
   Link& head(const CredentialId& id) const;
   Link& head(const Address& address) const;
-  template <Chain chain, class Key>
-  Slot* locate(const Key& key, std::uint64_t& use, Stored* copy) const;
+  template <Chain chain, class Key, class Take>
+  Slot* locate(const Key& key, std::uint64_t& use, Take&& take) const;
+  static void note_look(Slot& entry, std::uint64_t use);
   template <Chain chain, class Key>
   bool read(const Key& key, Credential& out) const;
 

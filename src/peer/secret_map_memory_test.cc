@@ -76,12 +76,15 @@ TEST(SecretMapMemory, AFullMapTakesNothingMore) {
 
 TEST(SecretMapMemory, ReadersAllocateNothing) {
   SecretMap map({});
-  const Credential credential = testing::numbered(1, 1);
+  Credential credential = testing::numbered(1, 1);
+  credential.may_call = true;
   ASSERT_TRUE(map.install(credential, Instant{}));
   map.confirm(credential.id, Instant{});
   const std::size_t before = allocations;
   Credential out;
   bool found = map.find(credential.id, out);
+  KnownCredential known;
+  found &= map.find_caller(credential.id, known);
   found &= map.find_by_address(credential.handshake_address, out);
   found &= map.mark_used(credential.id, SecretMap::Side::both);
   const std::size_t after = allocations;

@@ -39,7 +39,10 @@ TEST_P(Race, ReadersNeverSeeHalfAnEntryNorMissOneThatStays) {
   constexpr std::uint64_t kOwners = 12, kPrepared = 600;
   SecretMap map({.capacity = is_crowded ? 16u : 32u, .grace = 1ns});
   std::vector<Credential> prepared;  // number i belongs to owner i % kOwners + 1
-  for (std::uint64_t i = 0; i < kPrepared; ++i) prepared.push_back(numbered(i, i % kOwners + 1));
+  for (std::uint64_t i = 0; i < kPrepared; ++i) {
+    prepared.push_back(numbered(i, i % kOwners + 1));
+    prepared.back().may_call = true;
+  }
   const auto put = [&](std::uint64_t number, Instant now) {
     const Credential& credential = prepared[number % kPrepared];
     ASSERT_TRUE(map.install(credential, now));
@@ -67,6 +70,14 @@ TEST_P(Race, ReadersNeverSeeHalfAnEntryNorMissOneThatStays) {
       if (map.find(numbered_id(number), out)) {
         ++found;
         if (!(out == prepared[number])) ++torn;
+      }
+      KnownCredential known;
+      if (map.find_caller(numbered_id(number), known)) {
+        const Credential& whole = prepared[number];
+        if (known.secret.secret() != whole.secret || known.hello_key != whole.hello_key ||
+            known.answer_key != whole.answer_key || known.expires.ns != whole.expires_ns) {
+          ++torn;
+        }
       }
       map.mark_used(numbered_id(number), Side::both);
     }

@@ -1,13 +1,17 @@
 // What any thread may ask a SecretMap at any time. See secret_map.cc for the writer's part.
+#include <cstddef>
+#include <span>
+#include <utility>
+
 #include "peer/secret_map.h"
 #include "peer/secret_slot.h"
 
 namespace weir::peer {
 
-// Sets `use` to the found slot's word, and `copy`, if any, to a credential that was there as a whole. Null: not there.
-// A restart means that the writer has changed this very chain or slot meanwhile, so the loop ends.
-template <SecretMap::Chain chain, class Key>
-SecretMap::Slot* SecretMap::locate(const Key& key, std::uint64_t& use, Stored* copy) const {
+// Sets `use` to the found slot's word. What `take` read of the slot last was there as a whole. Null: not there. A
+// restart means that the writer has changed this very chain or slot meanwhile, so the loop ends.
+template <SecretMap::Chain chain, class Key, class Take>
+SecretMap::Slot* SecretMap::locate(const Key& key, std::uint64_t& use, Take&& take) const {
   const Link& first = head(key);
   for (;;) {
     const std::uint64_t moves = moves_.load(std::memory_order_acquire);
@@ -20,7 +24,7 @@ SecretMap::Slot* SecretMap::locate(const Key& key, std::uint64_t& use, Stored* c
       } else if (!entry.matches(key)) {
         index = entry.next[chain].load(std::memory_order_acquire);
       } else {
-        if (copy != nullptr) entry.load(*copy);
+        take(std::as_const(entry));
         // Relaxed: the acquire loads above keep it behind them.
         const std::uint64_t after = entry.use.load(std::memory_order_relaxed);
         const bool belongs = chain == by_id || (use & kAddressed) != 0;
@@ -32,20 +36,49 @@ SecretMap::Slot* SecretMap::locate(const Key& key, std::uint64_t& use, Stored* c
   }
 }
 
+// Relaxed, and may fail: only a hint to the writer's hand.
+void SecretMap::note_look(Slot& entry, std::uint64_t use) {
+  if ((use & kReferenced) == 0) entry.use.compare_exchange_weak(use, use | kReferenced, std::memory_order_relaxed);
+}
+
 template <SecretMap::Chain chain, class Key>
 bool SecretMap::read(const Key& key, Credential& out) const {
   Stored copy;
   std::uint64_t use = 0;
-  Slot* entry = locate<chain>(key, use, &copy);
+  Slot* entry = locate<chain>(key, use, [&copy](const Slot& slot) { slot.load(copy); });
   if (entry == nullptr) return false;
   copy.unpack(out);
   copy.wipe();
-  // Relaxed, and may fail: only a hint to the writer's hand.
-  if ((use & kReferenced) == 0) entry->use.compare_exchange_weak(use, use | kReferenced, std::memory_order_relaxed);
+  note_look(*entry, use);
   return true;
 }
 
 bool SecretMap::find(const CredentialId& id, Credential& out) const { return read<by_id>(id, out); }
+
+bool SecretMap::find_caller(const CredentialId& id, KnownCredential& out) const {
+  // Straight to where it is wanted, so that there is no copy to wipe.
+  struct Terms {
+    std::uint32_t mtu;
+    std::uint8_t others[2];
+    std::uint8_t may_call;
+    std::uint8_t unused;
+    std::int64_t expires_ns;
+  } terms;
+  static_assert(offsetof(Terms, may_call) == offsetof(Stored, may_call) - offsetof(Stored, mtu));
+  static_assert(offsetof(Terms, expires_ns) == offsetof(Stored, expires_ns) - offsetof(Stored, mtu));
+  std::uint64_t use = 0;
+  Slot* entry = locate<by_id>(id, use, [&](const Slot& slot) {
+    slot.load<offsetof(Stored, mtu)>(std::as_writable_bytes(std::span{&terms, 1}));
+    slot.load<offsetof(Stored, secret)>(out.secret.writable());
+    slot.load<offsetof(Stored, hello_key)>(out.hello_key);
+    slot.load<offsetof(Stored, answer_key)>(out.answer_key);
+  });
+  if (entry == nullptr) return false;
+  out.mtu = terms.mtu;
+  out.expires = Instant{terms.expires_ns};
+  note_look(*entry, use);
+  return terms.may_call != 0;
+}
 
 bool SecretMap::find_by_address(const Address& address, Credential& out) const {
   return read<by_address>(address, out);
@@ -55,7 +88,7 @@ bool SecretMap::find_by_address(const Address& address, Credential& out) const {
 bool SecretMap::mark_used(const CredentialId& id, Side side) {
   const std::uint64_t flags = side == Side::us ? kUsedByUs : side == Side::peer ? kUsedByPeer : kUsedByBoth;
   std::uint64_t use = 0;
-  Slot* entry = locate<by_id>(id, use, nullptr);
+  Slot* entry = locate<by_id>(id, use, [](const Slot&) {});
   if (entry == nullptr) return false;
   const std::uint64_t life = use & kLifeMask;
   while ((use & kLifeMask) == life) {

@@ -58,6 +58,26 @@ TEST(SecretMap, ReturnsEveryFieldAsItWasInstalled) {
   EXPECT_EQ(out.name(), in.name());
 }
 
+TEST(SecretMap, GivesTheKeysOfThoseWhoMayCallAndOfNobodyElse) {
+  SecretMap map({});
+  Credential in = numbered(7, 3);
+  in.may_call = true;
+  ASSERT_TRUE(map.install(in, kStart));
+  KnownCredential out;
+  ASSERT_TRUE(map.find_caller(in.id, out));
+  EXPECT_TRUE(out.secret.secret() == in.secret);
+  EXPECT_EQ(out.hello_key, in.hello_key);
+  EXPECT_EQ(out.answer_key, in.answer_key);
+  EXPECT_EQ(out.mtu, in.mtu);
+  EXPECT_EQ(out.expires.ns, in.expires_ns);
+  Credential other = numbered(8, 4);
+  other.may_call = false;
+  ASSERT_TRUE(map.install(other, kStart));
+  KnownCredential nothing;
+  EXPECT_FALSE(map.find_caller(other.id, nothing));
+  EXPECT_FALSE(map.find_caller(numbered_id(9), nothing));
+}
+
 TEST(SecretMap, RefusesAnIdThatItKnows) {
   SecretMap map({});
   install(map, 1, 1);

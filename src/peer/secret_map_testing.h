@@ -33,7 +33,7 @@ inline Credential numbered(std::uint64_t number, std::uint64_t owner) {
   credential.id = numbered_id(number);
   fill(credential.secret.writable());
   fill(std::span{credential.hello_key});
-  fill(std::span{credential.responder_key});
+  fill(std::span{credential.answer_key});
   fill(std::span{credential.reset_key});
   if (owner != 0) credential.handshake_address = numbered_address(owner);
   credential.set_name(std::to_string(random.next()) + std::to_string(random.next()));

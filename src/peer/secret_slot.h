@@ -44,7 +44,7 @@ struct alignas(8) SecretMap::Stored {
   std::int64_t expires_ns;
   std::array<std::byte, crypto::kSecretBytes> secret;
   crypto::KeyBytes hello_key;
-  crypto::KeyBytes responder_key;
+  crypto::KeyBytes answer_key;
   crypto::KeyBytes reset_key;
   crypto::Incarnation remote_incarnation;
   std::array<char, kMaxCredentialName> name_bytes;
@@ -74,7 +74,7 @@ struct alignas(8) SecretMap::Stored {
     to.transport = from.transport;
     to.expires_ns = from.expires_ns;
     to.hello_key = from.hello_key;
-    to.responder_key = from.responder_key;
+    to.answer_key = from.answer_key;
     to.reset_key = from.reset_key;
     to.remote_incarnation = from.remote_incarnation;
     to.name_bytes = from.name_bytes;
@@ -104,6 +104,14 @@ struct SecretMap::Slot {
   void load(Stored& out) const {
     auto* bytes = reinterpret_cast<std::byte*>(&out);
     for (std::size_t i = 0; i < kWords; ++i) weir::store(bytes + 8 * i, words[i].load(std::memory_order_acquire));
+  }
+  // Some of its bytes: `at` is a place in Stored, and whole words.
+  template <std::size_t at>
+  void load(MutableByteSpan out) const {
+    static_assert(at % 8 == 0);
+    for (std::size_t i = 0; i < out.size() / 8; ++i) {
+      weir::store(out.data() + 8 * i, words[at / 8 + i].load(std::memory_order_acquire));
+    }
   }
   void store(const Stored& from) {
     const auto* bytes = reinterpret_cast<const std::byte*>(&from);

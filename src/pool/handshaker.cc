@@ -150,14 +150,7 @@ void Handshaker::request(Request request) {
 bool Handshaker::find(const engine::CredentialId& id, engine::KnownCredential& out) const {
   // Acquire: whoever sees the map sees what is in it.
   const peer::SecretMap* map = map_.load(std::memory_order_acquire);
-  peer::Credential credential;
-  if (map == nullptr || !map->find(id, credential) || !credential.may_call) return false;
-  out.secret = crypto::SharedSecret::from_secret(credential.secret);
-  out.hello_key = credential.hello_key;
-  out.responder_key = credential.responder_key;
-  out.mtu = credential.mtu;
-  out.expires = Instant{credential.expires_ns};
-  return true;
+  return map != nullptr && map->find_caller(id, out);
 }
 
 void Handshaker::on_shown(const engine::CredentialId& id) {

@@ -1,4 +1,4 @@
-#include "crypto/cookie.h"
+#include "crypto/prf.h"
 
 #include <gtest/gtest.h>
 

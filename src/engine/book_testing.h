@@ -1,0 +1,51 @@
+// A book of credentials, and what two sides have of one that they agreed on. The test is the one who shakes hands.
+#pragma once
+
+#include <map>
+
+#include "crypto/reset.h"
+#include "engine/credential.h"
+#include "peer/hello_budget.h"
+
+namespace weir::engine::testing {
+
+class Book final : public CredentialBook {
+ public:
+  bool find(const CredentialId& id, KnownCredential& out) const override {
+    const auto found = known.find(id);
+    if (found == known.end()) return false;
+    out = found->second;
+    return true;
+  }
+  void on_shown(const CredentialId& id) override { ++shown[id]; }
+  bool may_greet(const Address& to, bool is_proven, Instant now) override { return budget.spend(to, is_proven, now); }
+  void on_answer(const Address& from, Instant now) override { budget.on_answer(from, now); }
+
+  std::map<CredentialId, KnownCredential> known;
+  std::map<CredentialId, int> shown;
+  peer::HelloBudget budget;
+};
+
+struct Agreed {
+  Credential ours;
+  KnownCredential theirs;
+};
+
+inline constexpr crypto::KeyBytes kTestSigner{std::byte{1}, std::byte{2}};
+
+// For calls to `data`, whose signer is the one above. Each number gives another.
+inline Agreed agree(std::uint8_t number, const Address& data) {
+  crypto::Secret secret;
+  for (std::byte& byte : secret.writable()) byte = static_cast<std::byte>(number * 7);
+  Agreed agreed;
+  agreed.ours.id.fill(static_cast<std::byte>(number));
+  agreed.ours.secret = agreed.theirs.secret = crypto::SharedSecret::from_secret(secret);
+  agreed.ours.data = data;
+  const auto aead = crypto::Aead::create(crypto::default_backend().backend);
+  agreed.ours.reset_key = crypto::credential_reset_key(crypto::Prf(*aead, kTestSigner), agreed.ours.id);
+  agreed.theirs.hello_key = crypto::derive_hello_key(agreed.theirs.secret);
+  agreed.theirs.answer_key = crypto::derive_answer_key(agreed.theirs.secret);
+  return agreed;
+}
+
+}  // namespace weir::engine::testing
