@@ -268,6 +268,7 @@ std::shared_ptr<PeerState> PoolState::make_peer(std::string_view address, const 
   }
   peer->address = *parsed;
   peer->gate = posts_[first_caller_ + router_.worker_of(*parsed)]->gate();
+  peer->shown = peer->gate->keep_name(address);
   return peer;
 }
 
