@@ -62,14 +62,14 @@ inline constexpr std::uint64_t kMaxBodyBytes = 0xffff'ffff;  // what the four by
 
 // The method that a perf server serves. The first four bytes of a request (little endian) say how long the reply shall
 // be; a request shorter than that carries them in its header instead.
-inline constexpr Method kPerfMethod{"weir.perf"};
+inline constexpr Method kPerfMethod{"perf"};
 inline constexpr std::size_t kReplyLengthBytes = 4;
 // The same, where requests or replies are larger than fits inline: the handler runs beside the worker, because it
 // seals.
-inline constexpr Method kPerfLargeMethod{"weir.perf.large"};
+inline constexpr Method kPerfLargeMethod{"perf.large"};
 
 // Memory of the server, of --largest bytes, that clients put into and get from.
-inline constexpr const char* kPerfPlacement = "weir.perf";
+inline constexpr const char* kPerfPlacement = "perf";
 
 inline bool is_large(const PerfClientOptions& options) {
   constexpr std::uint64_t kInlineBytes = Limits{}.inline_bytes;

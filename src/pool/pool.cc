@@ -165,6 +165,14 @@ Call submit(const std::shared_ptr<detail::PeerState>& state, std::uint64_t metho
   return send(way, gate);
 }
 
+Result<void> check_served_name(std::string_view name) {
+  if (name.empty()) return std::unexpected(Error(Code::invalid_argument, "a method that is served needs a name"));
+  if (!name.starts_with("weir.")) return {};
+  return std::unexpected(Error(Code::invalid_argument, "the method \"" + std::string(name) +
+                                                           "\" cannot be served: names that begin with \"weir.\" are "
+                                                           "the library's own"));
+}
+
 detail::Detached run_detached(Task<void> task) { co_await std::move(task); }
 
 }  // namespace
@@ -210,10 +218,12 @@ Peer Pool::peer(std::string_view address, const PeerOptions& options) const {
 }
 
 Result<void> Pool::serve_inline(Method method, std::function<void(InlineRequest&)> function) {
+  if (Result<void> valid = check_served_name(method.name()); !valid) return valid;
   return state_->serve(method, {.run_inline = std::make_shared<decltype(function)>(std::move(function))});
 }
 
 Result<void> Pool::serve_task(Method method, std::function<Task<Result<Reply>>(Request)> function) {
+  if (Result<void> valid = check_served_name(method.name()); !valid) return valid;
   return state_->serve(method, {.run_task = std::make_shared<decltype(function)>(std::move(function))});
 }
 
