@@ -254,11 +254,27 @@ TEST(Config, IsValidatedWithSentences) {
 TEST(Config, LimitsCanBeRead) {
   Pool pool = open(server_config(2));
   const std::string text = pool.limits();
-  for (const char* word :
-       {"workers: 2", "inline_bytes: 16384", "calls_per_peer", "queued_calls", "peers", "request_bytes", "reply_bytes",
-        "message_bytes: 67108864", "large_request_bytes", "nested_large_request_bytes", "large_reply_bytes",
-        "large_bytes_per_peer", "buffer_bytes: 1073741824", "receive_buffers", "submission_ring[7]", "executor_queue",
-        "most bytes"}) {
+  for (const char* word : {"configured",
+                           "\nin force",
+                           "\nmemory",
+                           "workers: 2\n",
+                           "inline_bytes: 16384 bytes (16 KiB)\n",
+                           "calls_per_peer",
+                           "queued_calls",
+                           "peers",
+                           "request_bytes",
+                           "reply_bytes",
+                           "message_bytes: 67108864",
+                           "large_request_bytes",
+                           "nested_large_request_bytes",
+                           "large_reply_bytes",
+                           "large_bytes_per_peer",
+                           "buffer_bytes: 1073741824",
+                           "receive_buffers",
+                           "submission_ring[7]",
+                           "executor_queue",
+                           "calls_per_peer: 4096 calls\n",
+                           "most bytes"}) {
     EXPECT_NE(text.find(word), std::string::npos) << word << "\n" << text;
   }
 }
