@@ -420,6 +420,13 @@ class Failures(Case):
         with server(secret="what only the server knows") as peer:
             self.expect_sentence(self.client(peer.address), peer.address, "secret")
 
+    def test_a_run_in_which_nothing_succeeded_shows_no_figures(self):
+        with server("--largest", "1000") as peer:
+            result = weir("perf", "put", "--peer", peer.address, "--size", 100000, "--seconds", 5)
+            self.expect_sentence(result, "1 put failed, the first with: too_large")
+            self.assertRegex(result.stdout, r"(?m)^putting 97\.7 KiB to 1 peer, 1 at a time, ")
+            self.assertNotRegex(result.stdout, r"latency|goodput|puts in")
+
     def test_a_server_that_goes_away_fails_the_calls(self):
         with server() as peer:
             client = subprocess.Popen([WEIR, "perf", "client", "--peer", peer.address, "--window", "8", "--seconds", "30",

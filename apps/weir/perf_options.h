@@ -36,6 +36,24 @@ struct PerfOptions : SecurityOptions {
 // What a client does again and again.
 enum class Pattern : std::uint8_t { call, put, get, broadcast };
 
+struct PatternWords {
+  const char* one;
+  const char* many;
+};
+inline PatternWords words_of(Pattern pattern) {
+  switch (pattern) {
+    case Pattern::put:
+      return {"put", "puts"};
+    case Pattern::get:
+      return {"get", "gets"};
+    case Pattern::broadcast:
+      return {"broadcast", "broadcasts"};
+    case Pattern::call:
+      break;
+  }
+  return {"call", "calls"};
+}
+
 struct PerfServerOptions : PerfOptions {
   std::string listen;
   std::uint32_t servers = 1;  // at consecutive ports, on the same workers
