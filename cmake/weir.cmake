@@ -70,10 +70,10 @@ if(WEIR_LTO AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_BUILD_TYPE STREQU
 endif()
 
 # What a user of the library needs too. libstdc++ 12 offers <expected> only to compilers that claim the concepts of
-# 2020; clang had them, but announced the older date until version 17.
+# 2020; clang had them, but announced the older date until version 19.
 add_library(weir_usage INTERFACE)
 target_compile_features(weir_usage INTERFACE cxx_std_23)
-set(old_clang "$<AND:$<CXX_COMPILER_ID:Clang>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,17>>")
+set(old_clang "$<AND:$<CXX_COMPILER_ID:Clang>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,19>>")
 target_compile_options(weir_usage INTERFACE "$<${old_clang}:SHELL:-U__cpp_concepts -D__cpp_concepts=202002L>")
 
 add_library(weir_system INTERFACE)

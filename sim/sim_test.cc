@@ -110,7 +110,7 @@ TEST(Faults, HappenInTheScenariosNamedAfterThem) {
 }
 
 // Where nothing is in short supply, nobody has an advantage to be found.
-TEST(Priorities, AreFoundToBeOfNoUseWhereNobodyWaits) {
+TEST(SimulatedPriorities, AreFoundToBeOfNoUseWhereNobodyWaits) {
   Scenario scenario = make_scenario("priorities", 3).value();
   ASSERT_TRUE(run(scenario).violations.empty());
   scenario.workload.window = 1;

@@ -144,7 +144,7 @@ class Doctor(Case):
         self.expect_success(result)
         report = json.loads(result.stdout)
         names = [check["name"] for check in report["checks"]]
-        for name in ("receive buffer", "send buffer", "send offload (GSO)", "receive offload (GRO)", "AES", "locked memory",
+        for name in ("receive buffer", "send buffer", "send offload (GSO)", "receive offload (GRO)", "AES",
                      "memory maps", "descriptors", "huge pages", "isolated cores", "clock source", "cores"):
             self.assertIn(name, names)
         for check in report["checks"]:
@@ -419,6 +419,13 @@ class Failures(Case):
     def test_another_secret(self):
         with server(secret="what only the server knows") as peer:
             self.expect_sentence(self.client(peer.address), peer.address, "secret")
+
+    def test_a_run_in_which_nothing_succeeded_shows_no_figures(self):
+        with server("--largest", "1000") as peer:
+            result = weir("perf", "put", "--peer", peer.address, "--size", 100000, "--seconds", 5)
+            self.expect_sentence(result, "1 put failed, the first with: too_large")
+            self.assertRegex(result.stdout, r"(?m)^putting 97\.7 KiB to 1 peer, 1 at a time, ")
+            self.assertNotRegex(result.stdout, r"latency|goodput|puts in")
 
     def test_a_server_that_goes_away_fails_the_calls(self):
         with server() as peer:

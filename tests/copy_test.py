@@ -130,9 +130,26 @@ class Copy(Case):
             self.assertEqual((self.folder / "first").read_bytes(), b"1")
             self.expect_sentence(weir("cp", first, second, f"{peer.address}:renamed"), "not a directory")
             self.expect_sentence(weir("cp", self.here, f"{peer.address}:"), "-r")
-            self.expect_sentence(weir("cp", f"{peer.address}:nowhere", self.folder), "nowhere", "no such file")
+            result = weir("cp", f"{peer.address}:nowhere", self.folder)
+            self.expect_sentence(result, "nowhere", "no such file")
+            self.assertEqual(result.stdout, "")  # nothing was copied
             self.expect_sentence(weir("cp", self.here / "nowhere", f"{peer.address}:"), "nowhere")
             self.expect_sentence(weir("cp", first, second), "peer")
+
+    def test_who_cannot_be_copied_to_is_told_without_words_of_calls(self):
+        file = self.make(self.here / "file", b"x")
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+            taken.bind((LOOPBACK, 0))
+            nobody = f"{LOOPBACK}:{taken.getsockname()[1]}"
+        unreachable = weir("cp", file, f"{nobody}:x")
+        self.expect_sentence(unreachable, f"cannot reach {nobody}: ")
+        with command_test.server() as peer:
+            other = weir("cp", file, f"{peer.address}:x")
+            self.expect_sentence(other, f"{peer.address} serves no files", "weir serve-files")
+        for result in unreachable, other:
+            self.assertEqual(result.stdout, "")
+            self.assertNotRegex(result.stderr, r"peer_failed|unknown_method|files\.|may have run|deadline")
+            self.assertEqual(len(re.findall(r"127\.0\.0\.1:\d+", result.stderr)), 1, result.stderr)
 
     def test_what_is_there_already_is_not_sent_again(self):
         top = self.make_tree()
@@ -156,6 +173,7 @@ class Copy(Case):
             result = weir("cp", self.here / "file", f"{peer.address}:", "--progress", "always", *shared, secret=None)
             self.expect_success(result)
             self.assertIn("3.0 MiB of 3.0 MiB", result.stderr)
+            self.assertRegex(result.stderr, r"(?m)^note: .*development identity.*use --identity elsewhere$")
             self.assertEqual(digest(self.root / "file"), digest(self.here / "file"))
             result = weir("cp", self.here / "file", f"{peer.address}:again", "--no-check", *shared, secret=None)
             self.expect_success(result)

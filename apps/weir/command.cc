@@ -13,6 +13,7 @@ namespace weir::command {
 namespace {
 // A path that changes its mind all the time must not make us grow.
 constexpr std::size_t kMaxDegradations = 16;
+constexpr std::string_view kInAProgram = "use Identity::from_files()";
 }  // namespace
 
 void fail(std::string_view sentence) {
@@ -28,6 +29,11 @@ void fail(std::string_view sentence) {
 
 void fail(const Error& error) { fail(printable(error.to_string())); }
 
+std::string with_address(std::string_view address, std::string_view sentence) {
+  if (sentence.starts_with(address)) return std::string(sentence);
+  return fmt::format("{}: {}", address, sentence);
+}
+
 void note(std::string_view sentence) { fmt::print(stderr, "note: {}\n", sentence); }
 
 void Witness::on(const event::MtuChanged& changed) {
@@ -40,6 +46,10 @@ void Witness::on(const event::MtuChanged& changed) {
 void Witness::on(const event::Degraded& degraded) {
   std::lock_guard lock(mutex_);
   std::string sentence(degraded.sentence);
+  // Who gives commands has options, not functions.
+  if (const std::size_t at = sentence.find(kInAProgram); at != sentence.npos) {
+    sentence.replace(at, kInAProgram.size(), "use --identity");
+  }
   if (degradations_.size() < kMaxDegradations && std::ranges::find(degradations_, sentence) == degradations_.end()) {
     degradations_.push_back(std::move(sentence));
   }

@@ -23,6 +23,8 @@ void add_copy_commands(CLI::App& app);
 // A sentence to stderr, then the end of the program with exit code 1.
 [[noreturn]] void fail(std::string_view sentence);
 [[noreturn]] void fail(const Error& error);
+// "127.0.0.1:4433: nobody listens there", also if the sentence names the address already.
+std::string with_address(std::string_view address, std::string_view sentence);
 // A sentence to stderr that changes nothing else.
 void note(std::string_view sentence);
 

@@ -79,24 +79,47 @@ LocalPlace open_target(const std::string& path) {
 
 // Where a source goes: into a directory under its own name, or under the name that was given.
 std::string place_in(Files& to, const std::string& path, const std::string& name, bool has_several) {
-  FileInfo info = value_or_fail(to.look(path));
-  if (info.kind == FileKind::directory) return name.empty() ? path : join(path, name);
+  Result<FileInfo> info = to.look(path);
+  if (!info) fail(info.error().message());
+  if (info->kind == FileKind::directory) return name.empty() ? path : join(path, name);
   if (has_several) fail(fmt::format("{} is not a directory, and there is more than one thing to copy", shown(path)));
   return path;
 }
 
+std::string files_in(const CopyReport& report) {
+  return fmt::format("{} file{}", with_commas(report.files), report.files == 1 ? "" : "s");
+}
+
+// Of a copy that did not get to its end.
+[[noreturn]] void fail_halfway(const CopyReport& report, std::string_view why) {
+  std::string until_then;
+  if (report.files != 0 || report.sent_bytes != 0) {
+    until_then = fmt::format(" after {} and {}", files_in(report), in_bytes(report.sent_bytes));
+  }
+  fail(fmt::format("{}{}; the same command goes on where it stopped", why, until_then));
+}
+
 void finish_report(const CopyReport& report, const CopyCommandOptions& options, double seconds) {
-  fmt::print("copied {} file{}, {} in {:.2f} s, {:.0f} MB/s{}\n", with_commas(report.files),
-             report.files == 1 ? "" : "s", in_bytes(report.sent_bytes), seconds,
-             static_cast<double>(report.sent_bytes) * 1e-6 / seconds, options.no_check ? "" : "; checked");
-  if (report.there_before_bytes != 0) fmt::print("{} were there already\n", in_bytes(report.there_before_bytes));
-  std::fflush(stdout);
-  if (stop_requested()) fail("interrupted; the same command goes on where it stopped");
-  if (report.fatal)
-    fail(fmt::format("{}; the same command goes on where it stopped", printable(report.fatal->to_string())));
+  if (stop_requested()) fail_halfway(report, "interrupted");
+  if (report.fatal) fail_halfway(report, printable(report.fatal->message()));
+  if (report.files != 0 || report.failed == 0) {
+    fmt::print("copied {}, {} in {:.2f} s, {:.0f} MB/s{}\n", files_in(report), in_bytes(report.sent_bytes), seconds,
+               static_cast<double>(report.sent_bytes) * 1e-6 / seconds, options.no_check ? "" : "; checked");
+    if (report.there_before_bytes != 0) fmt::print("{} were there already\n", in_bytes(report.there_before_bytes));
+    std::fflush(stdout);
+  }
   if (report.failed != 0) {
     fail(fmt::format("{} {} not copied", report.failed, report.failed == 1 ? "thing was" : "things were"));
   }
+}
+
+Pool open_pool(const SecurityOptions& options, Config config) {
+  apply_security(options, config);
+  auto witness = std::make_shared<Witness>();
+  config.subscriber = witness;
+  Pool pool = value_or_fail(Pool::open(std::move(config)));
+  for (const std::string& sentence : witness->degradations()) note(sentence);
+  return pool;
 }
 
 void run_copy(const CopyCommandOptions& options) {
@@ -113,12 +136,11 @@ void run_copy(const CopyCommandOptions& options) {
     if (source.is_remote() && source.address != address) fail("all sources must be at one peer");
   }
 
-  Config config;
-  apply_security(options, config);
-  Pool pool = value_or_fail(Pool::open(std::move(config)));
+  Pool pool = open_pool(options, {});
   Peer peer = pool.peer(address, {.name = options.name});
-  if (auto ready = peer.ready().get(); !ready)
-    fail(fmt::format("{}: {}", address, printable(ready.error().to_string())));
+  if (auto ready = peer.ready().get(); !ready) {
+    fail(fmt::format("cannot reach {}", printable(with_address(address, ready.error().message()))));
+  }
   RemoteFiles remote(peer);
 
   std::int64_t began_ns = now_ns();
@@ -149,13 +171,9 @@ void run_copy(const CopyCommandOptions& options) {
 
 void run_serve(const ServeOptions& options) {
   catch_stop_signals();
-  Config config;
-  apply_security(options, config);
-  config.listen = options.listen;
-  config.executor_threads = options.threads;
   std::shared_ptr<Files> files = value_or_fail(
       LocalFiles::open(options.root, {.read_only = options.read_only, .largest_bytes = options.largest_bytes}));
-  Pool pool = value_or_fail(Pool::open(std::move(config)));
+  Pool pool = open_pool(options, {.listen = options.listen, .executor_threads = options.threads});
   value_or_fail(serve_files(pool, files));
   fmt::print("listening on {}, serving {}{}\n", pool.listen_address(), shown(options.root),
              options.read_only ? " to be read only" : "");
@@ -220,7 +238,7 @@ void add_copy_commands(CLI::App& app) {
       ->capture_default_str();
   add_security(*command, *serve);
   command->footer(
-      "Whoever can prove to belong here (see --identity, --secret) may read, and without --read-only write.\n"
+      "Whoever has the secret, or a certificate of the same authority, may read, and without --read-only write.\n"
       "--largest bounds one file, nothing bounds all of them: where that matters, serve a file system of its own. "
       "Copies\n"
       "that were not completed leave files behind, .weir-part-..., which are not served and not removed.");

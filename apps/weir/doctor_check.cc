@@ -32,7 +32,6 @@ namespace weir::command {
 
 namespace {
 
-constexpr std::uint64_t kReceiveBufferBytes = 64 * 1024;
 constexpr std::uint64_t kEnoughMaps = 65'530;       // Linux's own default
 constexpr std::uint64_t kEnoughDescriptors = 1024;  // a pool takes a handful; the demo's hundred pools some hundreds
 constexpr int kCoresWorthIsolating = 4;
@@ -55,21 +54,21 @@ std::optional<std::uint64_t> number_in(const std::filesystem::path& root, const 
 
 Check unknown(std::string name) { return {.name = std::move(name), .found = "this system does not say"}; }
 
-Check check_buffer(const std::filesystem::path& root, const char* direction, const char* setting) {
+// `may_pass`: this process gets what it asks for, whatever the setting says.
+Check check_buffer(const std::filesystem::path& root, const char* direction, const char* setting, bool may_pass) {
   std::string name = fmt::format("{} buffer", direction);
   std::optional<std::uint64_t> limit = number_in(root, fmt::format("proc/sys/net/core/{}", setting).c_str());
   if (!limit) return unknown(name);
   std::uint64_t wanted = Config{}.socket_buffer_bytes;
   Check check{
       .name = name,
-      .ok = *limit >= wanted,
+      .ok = *limit >= wanted || may_pass,
       .found = fmt::format("net.core.{} is {}; a pool asks for {}", setting, in_bytes(*limit), in_bytes(wanted))};
+  if (*limit < wanted && may_pass) check.found += ", and this process may have it (CAP_NET_ADMIN)";
   if (!check.ok) {
-    check.costs =
-        std::strcmp(setting, "rmem_max") == 0
-            ? "bursts larger than that are dropped by the kernel and have to be sent again (not for a process with "
-              "CAP_NET_ADMIN, such as root's: it gets what it asks for)"
-            : "large bursts take more system calls to send";
+    check.costs = std::strcmp(setting, "rmem_max") == 0
+                      ? "bursts larger than that are dropped by the kernel and have to be sent again"
+                      : "large bursts take more system calls to send";
     check.mend = fmt::format("sudo sysctl -w net.core.{}={}", setting, wanted);
   }
   return check;
@@ -88,8 +87,9 @@ class ProbeSocket {
   ~ProbeSocket() {
     if (descriptor_ >= 0) close(descriptor_);
   }
-  bool accepts(int option, int value) const {
-    return setsockopt(descriptor_, IPPROTO_UDP, option, &value, sizeof value) == 0;
+  bool accepts(int option, int value) const { return accepts(IPPROTO_UDP, option, value); }
+  bool accepts(int level, int option, int value) const {
+    return setsockopt(descriptor_, level, option, &value, sizeof value) == 0;
   }
 
  private:
@@ -139,27 +139,16 @@ Check check_cores() {
 
 }  // namespace
 
-std::vector<Check> check_socket_buffers(const std::filesystem::path& root) {
-  return {check_buffer(root, "receive", "rmem_max"), check_buffer(root, "send", "wmem_max")};
+bool may_force_socket_buffers() {
+#if defined(SO_RCVBUFFORCE)
+  return ProbeSocket().accepts(SOL_SOCKET, SO_RCVBUFFORCE, static_cast<int>(Config{}.socket_buffer_bytes));
+#else
+  return false;
+#endif
 }
 
-Check check_memlock() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0) return unknown("locked memory");
-  std::uint64_t wanted = Limits{}.receive_buffers * kReceiveBufferBytes;
-  Check check{.name = "locked memory",
-              .ok = limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= wanted,
-              .found = limit.rlim_cur == RLIM_INFINITY
-                           ? std::string("the limit is off")
-                           : fmt::format("the limit is {}; a worker's receive buffers are {}",
-                                         in_bytes(static_cast<std::uint64_t>(limit.rlim_cur)), in_bytes(wanted))};
-  if (!check.ok) {
-    check.costs =
-        "nothing over UDP, which locks no memory; a fabric that registers memory would be refused, and a program that "
-        "calls mlockall() cannot keep its buffers from being paged out";
-    check.mend = "ulimit -l unlimited   (in a systemd unit: LimitMEMLOCK=infinity)";
-  }
-  return check;
+std::vector<Check> check_socket_buffers(const std::filesystem::path& root, bool may_force) {
+  return {check_buffer(root, "receive", "rmem_max", may_force), check_buffer(root, "send", "wmem_max", may_force)};
 }
 
 Check check_descriptors() {
@@ -249,7 +238,7 @@ Check check_clock_source(const std::filesystem::path& root) {
 }
 
 std::vector<Check> check_machine(const std::filesystem::path& root) {
-  std::vector<Check> checks = check_socket_buffers(root);
+  std::vector<Check> checks = check_socket_buffers(root, may_force_socket_buffers());
 #ifdef __linux__
   constexpr int kSegment = UDP_SEGMENT;
   constexpr int kGro = UDP_GRO;
@@ -262,7 +251,6 @@ std::vector<Check> check_machine(const std::filesystem::path& root) {
   checks.push_back(check_offload("receive offload (GRO)", kGro, 1,
                                  "each packet is received on its own: about twice the CPU per byte", "5.0"));
   checks.push_back(check_aes());
-  checks.push_back(check_memlock());
   checks.push_back(check_map_count(root));
   checks.push_back(check_descriptors());
   checks.push_back(check_huge_pages(root));

@@ -19,9 +19,10 @@ struct Check {
 std::vector<Check> check_machine(const std::filesystem::path& root);
 
 // The single ones that depend on this process's limits or on files alone.
-Check check_memlock();
 Check check_descriptors();
-std::vector<Check> check_socket_buffers(const std::filesystem::path& root);
+// Whether this process gets the buffers that a pool asks for, whatever the system's limit is: with CAP_NET_ADMIN.
+bool may_force_socket_buffers();
+std::vector<Check> check_socket_buffers(const std::filesystem::path& root, bool may_force);
 Check check_map_count(const std::filesystem::path& root);
 Check check_huge_pages(const std::filesystem::path& root);
 Check check_isolation(const std::filesystem::path& root, int cores);

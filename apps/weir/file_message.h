@@ -12,14 +12,14 @@
 
 namespace weir::command {
 
-inline constexpr Method kLookMethod{"weir.files.look"};
-inline constexpr Method kListMethod{"weir.files.list"};
-inline constexpr Method kReadMethod{"weir.files.read"};
-inline constexpr Method kSumsMethod{"weir.files.sums"};
-inline constexpr Method kMakeDirectoryMethod{"weir.files.make-directory"};
-inline constexpr Method kBeginMethod{"weir.files.begin"};
-inline constexpr Method kWriteMethod{"weir.files.write"};
-inline constexpr Method kFinishMethod{"weir.files.finish"};
+inline constexpr Method kLookMethod{"files.look"};
+inline constexpr Method kListMethod{"files.list"};
+inline constexpr Method kReadMethod{"files.read"};
+inline constexpr Method kSumsMethod{"files.sums"};
+inline constexpr Method kMakeDirectoryMethod{"files.make-directory"};
+inline constexpr Method kBeginMethod{"files.begin"};
+inline constexpr Method kWriteMethod{"files.write"};
+inline constexpr Method kFinishMethod{"files.finish"};
 
 class FieldWriter {
  public:

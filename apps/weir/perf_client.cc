@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "apps/weir/format.h"
 #include "apps/weir/perf_meter.h"
 #include "apps/weir/perf_options.h"
 #include "apps/weir/process.h"
@@ -97,17 +98,37 @@ class PerfClient {
     for (const std::string& address : options_.peers) {
       peers_.push_back(pool_.peer(address, {.name = options_.name}));
       if (auto ready = peers_.back().ready().get(); !ready) {
-        fail(fmt::format("{}: {}", address, ready.error().to_string()));
+        fail(fmt::format("{}: {}", name(ready.error().code()), with_address(address, ready.error().message())));
       }
     }
     for (const std::string& sentence : witness_->degradations()) note(sentence);
     if (!options_.json) {
-      fmt::print("calling {} peer{}: {} outstanding, {} B requests, {} B replies, {}\n", peers_.size(),
-                 peers_.size() == 1 ? "" : "s", options_.window, options_.request_bytes, options_.reply_bytes,
-                 aes_in_use(options_.openssl));
-      if (options_.interval_seconds > 0) fmt::print("{}\n", PerfMeter::interval_heading());
+      fmt::print("{}\n", heading());
+      if (options_.interval_seconds > 0) fmt::print("{}\n", PerfMeter::interval_heading(words_.many));
       std::fflush(stdout);
     }
+  }
+
+  std::string heading() const {
+    const std::string peers = fmt::format("{} peer{}", peers_.size(), peers_.size() == 1 ? "" : "s");
+    const std::string bytes = in_bytes(options_.request_bytes + options_.reply_bytes);
+    std::string what;
+    switch (options_.pattern) {
+      case Pattern::put:
+        what = fmt::format("putting {} to {}, {} at a time", bytes, peers, options_.window);
+        break;
+      case Pattern::get:
+        what = fmt::format("getting {} from {}, {} at a time", bytes, peers, options_.window);
+        break;
+      case Pattern::broadcast:
+        what = fmt::format("broadcasting {} to {}, {} at a time", bytes, peers, options_.window);
+        break;
+      case Pattern::call:
+        what = fmt::format("calling {}: {} outstanding, {} B requests, {} B replies", peers, options_.window,
+                           options_.request_bytes, options_.reply_bytes);
+        break;
+    }
+    return fmt::format("{}, {}", what, aes_in_use(options_.openssl));
   }
 
   void schedule(std::int64_t now) {
@@ -324,15 +345,17 @@ class PerfClient {
     (void)pool_.close(std::chrono::milliseconds(500));
     if (options_.json) {
       fmt::print("{}\n", meter_.json(options_, witness_->datagram_bytes()));
-    } else {
+    } else if (meter_.calls() != 0) {  // otherwise there is nothing to tell but the failure
       fmt::print("{}", meter_.summary(options_));
     }
     if (meter_.errors() != 0) {
-      fail(fmt::format("{} calls failed, the first with: {}", meter_.errors(), meter_.first_error()->to_string()));
+      fail(fmt::format("{} {} failed, the first with: {}", meter_.errors(),
+                       meter_.errors() == 1 ? words_.one : words_.many, meter_.first_error()->to_string()));
     }
   }
 
   const PerfClientOptions options_;
+  const PatternWords words_ = words_of(options_.pattern);
   std::shared_ptr<Witness> witness_;
   Pool pool_;
   std::vector<Peer> peers_;

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -70,7 +71,8 @@ CLI::Option* add_idle(CLI::App& command, Idle& idle, const char* otherwise) {
 
 void add_server(CLI::App& perf) {
   auto options = std::make_shared<PerfServerOptions>();
-  CLI::App* command = perf.add_subcommand("server", "Answer the calls of `weir perf client` until Ctrl-C");
+  CLI::App* command =
+      perf.add_subcommand("server", "Answer `weir perf client`, `put`, `get` and `broadcast` until Ctrl-C");
   command->add_option("--listen", options->listen, "Address to serve, such as 0.0.0.0:4433 (port 0: any)")
       ->required()
       ->type_name("ADDR");
@@ -118,14 +120,17 @@ void add_client(CLI::App& perf, const PatternHelp& help) {
   command
       ->add_option("--peer", options->peers,
                    help.pattern == Pattern::broadcast ? "Servers, separated by commas"
-                                                      : "Servers to call, in turn, separated by commas")
+                                                      : "Servers, taken in turn, separated by commas")
       ->required()
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("ADDR[,ADDR...]");
   command->add_option("--name", options->name, "What the servers' certificates must prove (default: their addresses)")
       ->type_name("NAME");
-  command->add_option("--window", options->window, "Calls outstanding at a time")
+  std::string many = words_of(help.pattern).many;
+  std::string many_at_first = many;
+  many_at_first[0] = static_cast<char>(std::toupper(many_at_first[0]));
+  command->add_option("--window", options->window, many_at_first + " outstanding at a time")
       ->check(CLI::Range(1u, 1u << 20))
       ->type_name("N")
       ->capture_default_str();
@@ -153,7 +158,7 @@ void add_client(CLI::App& perf, const PatternHelp& help) {
                              ->check(CLI::Range(0.01, 1e9))
                              ->type_name("S")
                              ->capture_default_str();
-  command->add_option("--count", options->count, "Measure this many calls instead of a time")
+  command->add_option("--count", options->count, fmt::format("Measure this many {} instead of a time", many))
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 60))
       ->type_name("N")
       ->excludes(seconds);
@@ -215,7 +220,7 @@ Config to_config(const PerfOptions& options, std::shared_ptr<Witness> witness) {
 }
 
 void add_perf_command(CLI::App& app) {
-  CLI::App* perf = app.add_subcommand("perf", "Measure calls between two processes or machines");
+  CLI::App* perf = app.add_subcommand("perf", "Measure calls, puts, gets and broadcasts between processes or machines");
   perf->require_subcommand(1);
   perf->footer(
       "Example, on one machine:\n"

@@ -28,20 +28,6 @@ const char* security_name(const PerfOptions& options) {
   return !options.identity.empty() ? "identity" : options.development ? "development" : "secret";
 }
 
-const char* pattern_name(Pattern pattern) {
-  switch (pattern) {
-    case Pattern::put:
-      return "put";
-    case Pattern::get:
-      return "get";
-    case Pattern::broadcast:
-      return "broadcast";
-    case Pattern::call:
-      break;
-  }
-  return "call";
-}
-
 }  // namespace
 
 void PerfMeter::begin(std::int64_t now, const Counters& counters) {
@@ -54,9 +40,9 @@ void PerfMeter::begin(std::int64_t now, const Counters& counters) {
   began_ = interval_counters_ = counters;
 }
 
-std::string PerfMeter::interval_heading() {
-  return fmt::format("{:>17}  {:>10}  {:>14}  {:>10}  {:>10}  {}", "seconds", "calls/s", "payload", "p50", "p99",
-                     "sent again");
+std::string PerfMeter::interval_heading(std::string_view many) {
+  return fmt::format("{:>17}  {:>10}  {:>14}  {:>10}  {:>10}  {}", "seconds", fmt::format("{}/s", many), "payload",
+                     "p50", "p99", "sent again");
 }
 
 std::string PerfMeter::close_interval(std::int64_t now, const Counters& counters, std::uint64_t payload_per_call) {
@@ -90,9 +76,11 @@ std::string PerfMeter::summary(const PerfClientOptions& options) const {
   double rate = static_cast<double>(calls_) / seconds();
   auto payload = static_cast<double>(payload_bytes(options));
   auto time_at = [&](double fraction) { return in_time(static_cast<double>(total_.at(fraction))); };
-  std::string text = fmt::format("\n{} calls in {:.2f} s: {} calls/s, {:.1f} MB/s of payload, {} failed\n",
-                                 with_commas(calls_), seconds(), in_rate(rate), rate * payload / kMegabyte, errors_);
-  text += fmt::format("latency   p50 {}  p90 {}  p99 {}  p99.9 {}  max {}  (of {} timed calls{})\n", time_at(0.5),
+  const PatternWords words = words_of(options.pattern);
+  std::string text = fmt::format("\n{} {} in {:.2f} s: {} {}/s, {:.1f} MB/s of payload, {} failed\n",
+                                 with_commas(calls_), calls_ == 1 ? words.one : words.many, seconds(), in_rate(rate),
+                                 words.many, rate * payload / kMegabyte, errors_);
+  text += fmt::format("latency   p50 {}  p90 {}  p99 {}  p99.9 {}  max {}  (of {} that were timed{})\n", time_at(0.5),
                       time_at(0.9), time_at(0.99), time_at(0.999), in_time(static_cast<double>(total_.max())),
                       with_commas(total_.count()),
                       sample_every_ == 1 ? "" : fmt::format(", about one in {}", sample_every_));
@@ -145,7 +133,7 @@ std::string PerfMeter::json(const PerfClientOptions& options, std::uint32_t data
       .add("request_bytes", options.request_bytes)
       .add("reply_bytes", options.reply_bytes)
       .add("peers", options.peers.size())
-      .add("pattern", pattern_name(options.pattern))
+      .add("pattern", words_of(options.pattern).one)
       .add("mode", options.mode == Mode::threads ? "threads" : "inline")
       .add("idle", options.idle == Idle::spin ? "spin" : "adaptive")
       .add("mtu", largest + static_cast<std::uint32_t>(ip_and_udp_bytes(options.is_v6)))

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "apps/weir/histogram.h"
 #include "apps/weir/process.h"
@@ -41,11 +42,12 @@ class PerfMeter {
   std::string close_interval(std::int64_t now, const Counters& counters, std::uint64_t payload_per_call);
   void end(std::int64_t now, const Counters& counters);
 
-  static std::string interval_heading();
+  static std::string interval_heading(std::string_view many);
   std::string summary(const PerfClientOptions& options) const;
   std::string json(const PerfClientOptions& options, std::uint32_t datagram_bytes) const;
 
   std::int64_t interval_began_ns() const { return interval_began_ns_; }
+  std::uint64_t calls() const { return calls_; }
   std::uint64_t errors() const { return errors_; }
   const std::optional<Error>& first_error() const { return first_error_; }
 

@@ -36,6 +36,24 @@ struct PerfOptions : SecurityOptions {
 // What a client does again and again.
 enum class Pattern : std::uint8_t { call, put, get, broadcast };
 
+struct PatternWords {
+  const char* one;
+  const char* many;
+};
+inline PatternWords words_of(Pattern pattern) {
+  switch (pattern) {
+    case Pattern::put:
+      return {"put", "puts"};
+    case Pattern::get:
+      return {"get", "gets"};
+    case Pattern::broadcast:
+      return {"broadcast", "broadcasts"};
+    case Pattern::call:
+      break;
+  }
+  return {"call", "calls"};
+}
+
 struct PerfServerOptions : PerfOptions {
   std::string listen;
   std::uint32_t servers = 1;  // at consecutive ports, on the same workers
@@ -62,14 +80,14 @@ inline constexpr std::uint64_t kMaxBodyBytes = 0xffff'ffff;  // what the four by
 
 // The method that a perf server serves. The first four bytes of a request (little endian) say how long the reply shall
 // be; a request shorter than that carries them in its header instead.
-inline constexpr Method kPerfMethod{"weir.perf"};
+inline constexpr Method kPerfMethod{"perf"};
 inline constexpr std::size_t kReplyLengthBytes = 4;
 // The same, where requests or replies are larger than fits inline: the handler runs beside the worker, because it
 // seals.
-inline constexpr Method kPerfLargeMethod{"weir.perf.large"};
+inline constexpr Method kPerfLargeMethod{"perf.large"};
 
 // Memory of the server, of --largest bytes, that clients put into and get from.
-inline constexpr const char* kPerfPlacement = "weir.perf";
+inline constexpr const char* kPerfPlacement = "perf";
 
 inline bool is_large(const PerfClientOptions& options) {
   constexpr std::uint64_t kInlineBytes = Limits{}.inline_bytes;

@@ -19,6 +19,23 @@ Error nonsense(std::string_view what) {
 
 std::string_view text_of(Bytes bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
+// Who copies files knows nothing of calls and methods.
+Error in_words_of_files(std::string_view address, Method method, const Error& error) {
+  switch (error.code()) {
+    case Code::timeout:
+      return {error.code(), fmt::format("{} has not answered for {} s: it is overloaded, or its disk is", address,
+                                        kDeadline.count())};
+    case Code::unknown_method:
+      return {error.code(), fmt::format("{} serves no files: it is not `weir serve-files`", address)};
+    default: {
+      std::string_view sentence = error.message();
+      const std::string of_call = fmt::format("\"{}\" at ", method.name());
+      if (sentence.starts_with(of_call)) sentence.remove_prefix(of_call.size());
+      return {error.code(), std::string(sentence)};
+    }
+  }
+}
+
 // Whether a path can be right is the peer's business; one that no message can hold is told here.
 Result<void> check_length(const std::string& path) {
   if (path.size() <= kMaxPathBytes) return {};
@@ -28,7 +45,10 @@ Result<void> check_length(const std::string& path) {
 }  // namespace
 
 Result<Reply> RemoteFiles::ask(Method method, Bytes body, std::string_view header) const {
-  return peer_.unary(method, body, {.deadline = kDeadline, .header = header}).get();
+  Result<Reply> reply = peer_.unary(method, body, {.deadline = kDeadline, .header = header}).get();
+  if (!reply) [[unlikely]]
+    return std::unexpected(in_words_of_files(peer_.address(), method, reply.error()));
+  return reply;
 }
 
 Result<void> RemoteFiles::tell(Method method, const FieldWriter& fields) const {

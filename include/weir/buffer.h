@@ -1,6 +1,6 @@
 // Memory for large messages: a Buffer is filled once, sealed once, and as a Payload sent to as many as you like.
 //
-//   weir::Buffer page = co_await pool.allocate(1 << 20);
+//   weir::Buffer page = (co_await pool.allocate(1 << 20)).value();
 //   fill(page.span());
 //   weir::Payload payload = pool.seal(std::move(page));
 #pragma once

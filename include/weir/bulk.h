@@ -52,8 +52,8 @@ struct FileOptions {
 
 // What a peer asks of a placement.
 struct BulkRequest {
-  std::string_view name;
-  Bytes header;  // what the peer's options said
+  std::string_view name{};
+  Bytes header{};  // what the peer's options said
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
   bool is_put = false;
@@ -92,7 +92,7 @@ class Placement {
 
   // For the library.
   struct Parts {
-    std::span<std::byte> memory;
+    std::span<std::byte> memory{};
     std::string path;  // of a file; empty: memory
     FileOptions file;
     Access access = Access::both;
@@ -149,7 +149,7 @@ struct GetOptions {
 
 // Where a get goes. After a failure the memory beyond the acknowledged bytes is unspecified.
 struct GetTarget {
-  std::span<std::byte> memory;
+  std::span<std::byte> memory{};
   std::string_view path{};  // a file; empty: memory
   std::uint64_t offset = 0;
 };

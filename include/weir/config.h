@@ -42,7 +42,7 @@ enum class BufferMemory : std::uint8_t {
 
 struct BufferPlan {
   BufferMemory memory = BufferMemory::heap;
-  std::string directory;                // files: where
+  std::string directory{};              // files: where
   bool touch = false;                   // pages: the first 64 MiB, by Pool::open(), so that no message waits for them
   std::size_t keep_bytes = 256u << 20;  // of what came back, for the next messages; 0: none. Mappings stay anyway
 };
@@ -84,19 +84,21 @@ struct Timeouts {
   std::chrono::nanoseconds credential = std::chrono::hours(1);   // peers in use prove who they are again within this
 };
 
+// Every member has an initialiser of its own, also an empty one, or compilers would warn of each that `{.listen = ...}`
+// leaves out.
 struct Config {
-  std::string listen;  // "0.0.0.0:4433"; empty: this pool only calls
-  Identity identity;   // who this process is: certificates. Or, for tests and closed clusters:
-  std::string secret;  // shared by all pools that may talk to each other; at least 16 bytes
-  std::string name;    // with a secret: how this process is called in handshakes and events; empty: made up
+  std::string listen{};  // "0.0.0.0:4433"; empty: this pool only calls
+  Identity identity{};   // who this process is: certificates. Or, for tests and closed clusters:
+  std::string secret{};  // shared by all pools that may talk to each other; at least 16 bytes
+  std::string name{};    // with a secret: how this process is called in handshakes and events; empty: made up
 
   std::uint16_t data_port = 0;  // with an identity: where the first worker receives, the next at the next port; 0: any.
                                 // Fixed ports let peers notice a restart at once (see Identity::signer_file)
 
-  int workers = 1;                  // worker threads; 0: the application calls poll()
-  std::vector<WorkerPlace> places;  // one per worker, or empty
-  const Workers* on = nullptr;      // run on these workers, shared with other pools; `workers`, `places`, `idle`,
-                                    // `watchdog` and `on_hang` are theirs then
+  int workers = 1;                    // worker threads; 0: the application calls poll()
+  std::vector<WorkerPlace> places{};  // one per worker, or empty
+  const Workers* on = nullptr;        // run on these workers, shared with other pools; `workers`, `places`, `idle`,
+                                      // `watchdog` and `on_hang` are theirs then
   Idle idle = Idle::adaptive;
   int executor_threads = 1;  // threads for handlers registered with serve(); 0 or no workers: they run on the worker
 
@@ -105,12 +107,12 @@ struct Config {
   bool portable_link = false;  // plain sendmsg/recvmsg instead of Linux offloads
   bool openssl_aead = false;   // OpenSSL instead of the fastest AES-GCM there is
 
-  Limits limits;
-  BufferPlan buffers;
-  Timeouts timeouts;
+  Limits limits{};
+  BufferPlan buffers{};
+  Timeouts timeouts{};
   std::chrono::nanoseconds watchdog = std::chrono::seconds(10);  // 0: none
   OnHang on_hang = OnHang::report;
-  std::shared_ptr<Subscriber> subscriber;
+  std::shared_ptr<Subscriber> subscriber{};
 };
 
 struct PeerOptions {

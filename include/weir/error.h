@@ -19,7 +19,7 @@ enum class Code : std::uint8_t {
   refused,            // the peer would not take it (it is closing, or not allowed)
   overloaded,         // a limit was reached and waiting would not have helped
   too_large,          // over a size limit
-  unauthenticated,    // the peer could not prove that it knows the secret
+  unauthenticated,    // a proof is missing or false: another secret, a certificate that does not do, forged bytes
   reset,              // the peer restarted or no longer knows this transfer
   unknown_method,     // nobody serves this method there
   invalid_argument,   // the call or the configuration makes no sense; the sentence says why

@@ -39,11 +39,11 @@ class Workers {
  public:
   struct Options {
     int threads = 1;
-    std::vector<WorkerPlace> places;
+    std::vector<WorkerPlace> places{};
     Idle idle = Idle::adaptive;
     std::chrono::nanoseconds watchdog = std::chrono::seconds(10);
     OnHang on_hang = OnHang::report;
-    std::shared_ptr<Subscriber> subscriber;
+    std::shared_ptr<Subscriber> subscriber{};
   };
   static Result<Workers> open(Options options);
   // One turn of every engine that has something to do; returns whether anything was done. Zero threads only.

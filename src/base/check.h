@@ -7,6 +7,18 @@
 
 namespace weir {
 
+// "pool/lane.cc": the folder and the file, wherever the tree was compiled.
+consteval const char* source_name(const char* path) {
+  const char* file = path;
+  const char* folder = path;
+  for (const char* at = path; *at != '\0'; ++at) {
+    if (*at != '/') continue;
+    folder = file;
+    file = at + 1;
+  }
+  return folder;
+}
+
 [[noreturn, gnu::cold, gnu::noinline]] inline void check_failed(const char* file, int line, const char* condition,
                                                                 const char* sentence) {
   std::fprintf(stderr, "weir: %s:%d: CHECK(%s) failed: %s\n", file, line, condition, sentence);
@@ -16,8 +28,8 @@ namespace weir {
 
 }  // namespace weir
 
-#define WEIR_CHECK(condition, sentence)                               \
-  do {                                                                \
-    if (!(condition)) [[unlikely]]                                    \
-      ::weir::check_failed(__FILE__, __LINE__, #condition, sentence); \
+#define WEIR_CHECK(condition, sentence)                                                    \
+  do {                                                                                     \
+    if (!(condition)) [[unlikely]]                                                         \
+      ::weir::check_failed(::weir::source_name(__FILE__), __LINE__, #condition, sentence); \
   } while (false)

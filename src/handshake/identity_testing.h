@@ -17,7 +17,7 @@ inline constexpr std::int64_t kDaySeconds = 24 * 60 * 60;
 
 template <class T>
 T value_of(Result<T> result) {
-  if (!result) check_failed(__FILE__, __LINE__, "result", result.error().to_string().c_str());
+  if (!result) check_failed(source_name(__FILE__), __LINE__, "result", result.error().to_string().c_str());
   return std::move(*result);
 }
 

@@ -77,7 +77,7 @@ TEST(BufferPlan, LimitsSayWhatIsKept) {
     const std::size_t at = limits.find("kept for the next ones: ");
     return at == std::string::npos ? limits : limits.substr(at + 24, limits.find('\n', at) - at - 24);
   };
-  EXPECT_EQ(kept({.keep_bytes = 12'345'678}), "12345678");
+  EXPECT_EQ(kept({.keep_bytes = 12'345'678}), "12345678 bytes (11.8 MiB)");
   // Mappings are never given back, so that no number is the most.
   for (const BufferMemory memory : {BufferMemory::pages, BufferMemory::huge_pages, BufferMemory::files}) {
     BufferPlan plan{.memory = memory, .keep_bytes = 12'345'678};

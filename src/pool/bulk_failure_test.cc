@@ -1,12 +1,15 @@
 // put() and get() that fail or are interrupted: what they say, and what they leave.
 #include <atomic>
+#include <functional>
 #include <future>
+#include <memory>
 #include <optional>
 #include <thread>
 #include <utility>
 
 #include "pool/bulk_client.h"
 #include "pool/bulk_testing.h"
+#include "pool/pool_state.h"
 
 namespace weir {
 namespace {
@@ -150,20 +153,25 @@ TEST(BulkFailure, ARecordThatDoesNotAuthenticateLeavesTheOldBytesAndAllBeforeItI
 }
 
 TEST(BulkFailure, AnAnswerThatIsNonsenseIsAnErrorAndNoEmptySuccess) {
-  Pair pair;
   std::string answer;
-  ASSERT_TRUE(pair.server->serve(pool::kAskMethod, [&](Request) { return Reply{answer}; }));
+  // Applications cannot serve methods of the library's.
+  const auto server = detail::PoolState::open(server_config(1)).value();
+  const auto say = [&](Request) -> Task<Result<Reply>> { co_return Reply{answer}; };
+  ASSERT_TRUE(server->serve(pool::kAskMethod,
+                            {.run_task = std::make_shared<std::function<Task<Result<Reply>>(Request)>>(say)}));
+  Pool client = open(client_config(1));
+  const Peer to = client.peer(server->listen_address());
   const TemporaryFile file;
-  const Payload payload = payload_of(*pair.client, pattern(kMiB));
+  const Payload payload = payload_of(client, pattern(kMiB));
   const std::string too_many = pool::encode(pool::AskAnswer{~std::uint64_t{0}, kMiB});
   for (const std::string& nonsense : {std::string(), std::string("abc"), std::string(17, '\0'), too_many}) {
     answer = nonsense;
-    const Result<GetReport> got = pair.to().get("file", into_file(file.path())).get();
+    const Result<GetReport> got = to.get("file", into_file(file.path())).get();
     ASSERT_FALSE(got) << nonsense.size();
     EXPECT_EQ(got.error().code(), Code::application);
-    EXPECT_FALSE(pair.to().get("file", into(std::span<std::byte>())).get());
-    EXPECT_FALSE(pair.to().put("file", Payload()).get());
-    const Result<PutReport> put = pair.to().put("file", payload).get();
+    EXPECT_FALSE(to.get("file", into(std::span<std::byte>())).get());
+    EXPECT_FALSE(to.put("file", Payload()).get());
+    const Result<PutReport> put = to.put("file", payload).get();
     ASSERT_FALSE(put);
     EXPECT_EQ(put.error().code(), Code::application) << error_of(put);
   }

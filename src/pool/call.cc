@@ -248,6 +248,7 @@ using pool::Claim;
 void* continuation_storage(CallRecord* record) noexcept { return record->continuation; }
 
 void attach_continuation(CallRecord* record, RunContinuation run) {
+  const std::string* const peer = record->peer_shown;
   record->waiter_kind = WaiterKind::continuation;
   record->run = run;
   if (pool::claim(record) == Claim::waiting) return;
@@ -255,7 +256,7 @@ void attach_continuation(CallRecord* record, RunContinuation run) {
     record->in_place()->is_taken = true;
     pool::settle(record, *record->in_place()->outcome);
   }
-  pool::run_continuation(record, pool::take_stored(record));
+  pool::run_continuation(record, pool::take_named(record, *peer));
 }
 
 bool call_ready(CallRecord* record) noexcept { return pool::is_done(record); }
@@ -275,11 +276,14 @@ bool call_join(CallRecord* record, CallGroup& group) noexcept {
 Result<Reply> call_take(CallRecord* record) {
   if (pool::is_in_place(record)) {
     record->in_place()->is_taken = true;
-    Result<Reply> result = pool::make_result(*record->in_place()->outcome, pool::gate_of(record));
+    const transfer::Outcome& outcome = *record->in_place()->outcome;
+    Result<Reply> result = pool::make_result(outcome, pool::gate_of(record));
+    if (!result) [[unlikely]]
+      result = std::unexpected(pool::with_names(record, *record->peer_shown, result.error(), outcome.bytes.empty()));
     pool::release(record);
     return result;
   }
-  Result<Reply> result = pool::take_stored(record);
+  Result<Reply> result = pool::take_named(record, *record->peer_shown);
   pool::release(record);
   return result;
 }
@@ -292,7 +296,8 @@ Result<Bytes> call_header(CallRecord* record) {
   const Bytes bytes{record->kept.data, record->kept.bytes};
   if (record->kept.failed) {
     const char* literal = bytes.empty() ? reinterpret_cast<const char*>(record->kept.data) : "";
-    return std::unexpected(pool::make_error(record->kept.code, literal, bytes, record->kept.may_have_run));
+    Error error = pool::make_error(record->kept.code, literal, bytes, record->kept.may_have_run);
+    return std::unexpected(pool::with_names(record, *record->peer_shown, std::move(error), bytes.empty()));
   }
   return bytes.first(record->kept.header_bytes);
 }

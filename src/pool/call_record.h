@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "pool/record_pool.h"
 #include "transfer/outgoing_call.h"
@@ -71,8 +72,11 @@ struct CallRecord : transfer::OutgoingCall {
   std::uint8_t resume_depth = 0;
 
   Pool::Core* core = nullptr;
-  CallRecord* link = nullptr;     // in the free list, at the gate with a wish, or on the way to a lane: one at a time
-  RunContinuation run = nullptr;  // what is in `continuation`
+  CallRecord* link = nullptr;  // in the free list, at the gate with a wish, or on the way to a lane: one at a time
+  union {
+    const std::string* peer_shown;  // until there is a continuation; as long-lived as the gate
+    RunContinuation run;            // what is in `continuation`
+  };
   union {
     Waiter waiter;
     alignas(std::max_align_t) std::byte continuation[kContinuationBytes];

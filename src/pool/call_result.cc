@@ -1,12 +1,41 @@
 #include "pool/call_result.h"
 
 #include "buffer/open.h"
+#include "pool/method_names.h"
 #include "pool/post.h"
 
 namespace weir::pool {
 
 using detail::CallStage;
 using detail::WaiterKind;
+
+namespace {
+
+bool deserves_names(Code code, bool is_ours) {
+  switch (code) {
+    case Code::timeout:
+    case Code::peer_failed:
+    case Code::unauthenticated:
+    case Code::reset:
+      return is_ours;
+    case Code::unknown_method:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+Error with_names(const CallRecord* record, const std::string& peer, Error error, bool is_ours) {
+  if (!deserves_names(error.code(), is_ours)) return error;
+  std::string sentence;
+  if (const std::string_view method = MethodNames::of_process().find(record->method); !method.empty()) {
+    sentence.append("\"").append(method).append("\" at ");
+  }
+  sentence.append(peer).append(": ").append(error.message());
+  return {error.code(), std::move(sentence), error.may_have_run()};
+}
 
 Result<Reply> take_landing(buffer::Landing* landing, Gate& gate) {
   Body body(landing->whole(), landing);

@@ -16,6 +16,10 @@ namespace weir::pool {
 
 inline constexpr const char kForgedReply[] = "the reply's data does not authenticate";
 
+// "\"greet\" at 10.0.0.7:4433: the deadline passed": the peer and the method of a call that failed, where that is what
+// one asks next. The words of handlers and handshakes stay as they are, and so does what may come in masses.
+Error with_names(const CallRecord* record, const std::string& peer, Error error, bool is_ours);
+
 inline Error make_error(Code code, const char* literal, ByteSpan words, bool may_have_run) {
   if (words.empty()) return {code, literal, may_have_run};
   return {code, std::string(reinterpret_cast<const char*>(words.data()), words.size()), may_have_run};
@@ -82,6 +86,15 @@ inline Result<Reply> take_stored(CallRecord* record) {
     return result;
   }
   return Result<Reply>(std::in_place, Body(bytes, pin), record->kept.header_bytes);
+}
+
+// The same, and an error names the peer and the method.
+inline Result<Reply> take_named(CallRecord* record, const std::string& peer) {
+  const bool is_ours = record->kept.bytes == 0;
+  Result<Reply> result = take_stored(record);
+  if (!result) [[unlikely]]
+    return std::unexpected(with_names(record, peer, std::move(result).error(), is_ours));
+  return result;
 }
 
 // A large reply on its way to somebody who is not to open it: on the worker it is opened elsewhere first, and `record`

@@ -26,6 +26,31 @@ TEST(Failure, AMethodThatNobodyServes) {
   EXPECT_FALSE(result.error().may_have_run());
 }
 
+TEST(Failure, SaysWhichMethodOfWhichPeer) {
+  Pool server = open(server_config(1));
+  std::vector<Responder> kept;
+  ASSERT_TRUE(server.serve_inline("hold", [&](InlineRequest& request) { kept.push_back(request.defer()); }));
+  ASSERT_TRUE(server.serve_inline("refuse", [](InlineRequest& r) { r.fail(Code::application, "its own words"); }));
+  const std::string address = server.listen_address();
+  for (const int workers : {0, 1}) {
+    Pool client = open(client_config(workers));
+    const Peer to = client.peer(address);
+    EXPECT_EQ(to.unary("nothing", "x").get().error().message(),
+              "\"nothing\" at " + address + ": nobody serves this method there");
+    const std::string late = "\"hold\" at " + address + ": the deadline passed";
+    EXPECT_EQ(to.unary("hold", "", {.deadline = 50ms}).get().error().message(), late);
+    const auto awaits = [&to]() -> Task<std::string> {
+      Call call = to.unary("hold", "", {.deadline = 50ms});
+      Result<Bytes> header = co_await call.header();
+      Result<Reply> reply = co_await call;
+      co_return std::string(header.error().message()) + "; " + std::string(reply.error().message());
+    };
+    EXPECT_EQ(client.run(awaits()), late + "; " + late);
+    EXPECT_EQ(to.unary("refuse", "").get().error().message(), "its own words");
+  }
+  static_cast<void>(server.close(0ms));
+}
+
 TEST(Failure, ARequestOverTheLimit) {
   Pool server = open(server_config(1));
   serve_echo(server);
@@ -62,6 +87,7 @@ TEST(Failure, AnotherSecret) {
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().code(), Code::unauthenticated) << result.error().to_string();
   EXPECT_NE(result.error().message().find("secret"), std::string_view::npos) << result.error().to_string();
+  EXPECT_TRUE(result.error().message().starts_with("\"echo\" at " + server.listen_address() + ": "));
   EXPECT_FALSE(result.error().may_have_run());
   EXPECT_EQ(server.counters()[0].requests_received, 0u);
 }
@@ -78,7 +104,10 @@ TEST(Failure, APeerThatIsNotThere) {
   Result<Reply> result = client.peer(address).unary("echo", "x").get();
   EXPECT_EQ(code_of(result), Code::peer_failed);
   EXPECT_FALSE(result.error().may_have_run());
-  EXPECT_EQ(code_of(client.peer(address).ready().get()), Code::peer_failed);
+  EXPECT_TRUE(result.error().message().starts_with("\"echo\" at " + address + ": ")) << result.error().to_string();
+  result = client.peer(address).ready().get();
+  EXPECT_EQ(code_of(result), Code::peer_failed);
+  EXPECT_TRUE(result.error().message().starts_with(address + ": ")) << result.error().to_string();
 }
 
 TEST(Failure, AnAddressThatIsNone) {
@@ -225,11 +254,27 @@ TEST(Config, IsValidatedWithSentences) {
 TEST(Config, LimitsCanBeRead) {
   Pool pool = open(server_config(2));
   const std::string text = pool.limits();
-  for (const char* word :
-       {"workers: 2", "inline_bytes: 16384", "calls_per_peer", "queued_calls", "peers", "request_bytes", "reply_bytes",
-        "message_bytes: 67108864", "large_request_bytes", "nested_large_request_bytes", "large_reply_bytes",
-        "large_bytes_per_peer", "buffer_bytes: 1073741824", "receive_buffers", "submission_ring[7]", "executor_queue",
-        "most bytes"}) {
+  for (const char* word : {"configured",
+                           "\nin force",
+                           "\nmemory",
+                           "workers: 2\n",
+                           "inline_bytes: 16384 bytes (16 KiB)\n",
+                           "calls_per_peer",
+                           "queued_calls",
+                           "peers",
+                           "request_bytes",
+                           "reply_bytes",
+                           "message_bytes: 67108864",
+                           "large_request_bytes",
+                           "nested_large_request_bytes",
+                           "large_reply_bytes",
+                           "large_bytes_per_peer",
+                           "buffer_bytes: 1073741824",
+                           "receive_buffers",
+                           "submission_ring[7]",
+                           "executor_queue",
+                           "calls_per_peer: 4096 calls\n",
+                           "most bytes"}) {
     EXPECT_NE(text.find(word), std::string::npos) << word << "\n" << text;
   }
 }

@@ -32,6 +32,11 @@ Port::~Port() {
   for (auto& ring : rings_) delete ring.load(std::memory_order_acquire);
 }
 
+const std::string* Gate::keep_name(std::string_view name) {
+  std::lock_guard lock(mutex_);
+  return &names_.emplace_front(name);
+}
+
 SpscRing<CallRecord*>& Port::ring(std::size_t priority) {
   SpscRing<CallRecord*>* ring = rings_[priority].load(std::memory_order_relaxed);
   if (ring == nullptr) [[unlikely]] {

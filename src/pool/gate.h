@@ -3,8 +3,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <forward_list>
 #include <memory>
 #include <mutex>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/spsc_ring.h"
@@ -107,6 +110,9 @@ class Gate : public std::enable_shared_from_this<Gate> {
   // From here on nothing gets through: what is on its way is refused, by the worker or by whoever pushed it.
   void close();
 
+  // A peer's name for errors, for as long as there is the gate. As many as there are peers.
+  const std::string* keep_name(std::string_view name);
+
   // Valid on the worker while the gate is open.
   Post* post = nullptr;
   const link::ReceiveBufferPool* buffers = nullptr;  // the same
@@ -133,6 +139,7 @@ class Gate : public std::enable_shared_from_this<Gate> {
   std::mutex mutex_;
   bool worker_has_gone_ = false;
   std::vector<std::shared_ptr<Port>> ports_;
+  std::forward_list<std::string> names_;
   std::atomic<std::uint32_t> ports_version_{0};
 };
 

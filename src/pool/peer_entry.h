@@ -18,7 +18,8 @@ class Gate;
 // for the engine's number of it, which is the worker's.
 struct PeerEntry {
   std::string text;
-  std::string name;  // that its certificate must prove; empty: its address
+  std::string name;                    // that its certificate must prove; empty: its address
+  const std::string* shown = nullptr;  // `text`, for as long as there are calls; the gate's
   Address address;
   std::optional<Error> failure;  // there can be no such peer: every call says so
   std::shared_ptr<Gate> gate;    // null if `failure`

@@ -8,6 +8,7 @@
 #include "buffer/seal.h"
 #include "engine/config.h"
 #include "pool/bulk_client.h"
+#include "pool/method_names.h"
 #include "pool/pool_state.h"
 #include "pool/sealing.h"
 #include "transfer/cargo.h"
@@ -19,6 +20,7 @@ namespace {
 
 using detail::CallRecord;
 using pool::Gate;
+using pool::MethodNames;
 
 // Whether a call may be made at all; its size is looked at elsewhere.
 bool is_possible(const detail::PeerState& peer, const CallOptions& options) {
@@ -90,6 +92,7 @@ inline void fill(const Way& way, detail::PeerState& peer, std::uint64_t method, 
   record->is_patient = options.wait_for_ready;
   record->state = CallRecord::State::idle;
   record->owners = static_cast<pool::PeerEntry*>(&peer);
+  record->peer_shown = peer.shown;
   record->stage.store(detail::CallStage::pending, std::memory_order_relaxed);
   record->waiter_kind = detail::WaiterKind::none;
   record->is_dropped = false;
@@ -162,6 +165,14 @@ Call submit(const std::shared_ptr<detail::PeerState>& state, std::uint64_t metho
   return send(way, gate);
 }
 
+Result<void> check_served_name(std::string_view name) {
+  if (name.empty()) return std::unexpected(Error(Code::invalid_argument, "a method that is served needs a name"));
+  if (!name.starts_with("weir.")) return {};
+  return std::unexpected(Error(Code::invalid_argument, "the method \"" + std::string(name) +
+                                                           "\" cannot be served: names that begin with \"weir.\" are "
+                                                           "the library's own"));
+}
+
 detail::Detached run_detached(Task<void> task) { co_await std::move(task); }
 
 }  // namespace
@@ -169,11 +180,13 @@ detail::Detached run_detached(Task<void> task) { co_await std::move(task); }
 // ---- Peer ----------------------------------------------------------------------------------------------------------
 
 Call Peer::unary(Method method, Bytes body, const CallOptions& options) const {
+  MethodNames::of_process().note(method);
   return submit(state_, method.id(), body, options, false);
 }
 
 Call Peer::unary(Method method, const Payload& payload, const CallOptions& options) const {
   if (payload.size() == 0) return unary(method, Bytes{}, options);
+  MethodNames::of_process().note(method);
   if (!is_possible(*state_, options)) return refused(*state_, options);
   const pool::LargeSize size{.body_bytes = payload.size(), .header_bytes = options.header.size()};
   if (Result<void> checked = pool::check_large(state_->gate->limits(), size); !checked) return Call(checked.error());
@@ -205,10 +218,12 @@ Peer Pool::peer(std::string_view address, const PeerOptions& options) const {
 }
 
 Result<void> Pool::serve_inline(Method method, std::function<void(InlineRequest&)> function) {
+  if (Result<void> valid = check_served_name(method.name()); !valid) return valid;
   return state_->serve(method, {.run_inline = std::make_shared<decltype(function)>(std::move(function))});
 }
 
 Result<void> Pool::serve_task(Method method, std::function<Task<Result<Reply>>(Request)> function) {
+  if (Result<void> valid = check_served_name(method.name()); !valid) return valid;
   return state_->serve(method, {.run_task = std::make_shared<decltype(function)>(std::move(function))});
 }
 

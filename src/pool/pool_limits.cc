@@ -1,7 +1,13 @@
 // What a pool says about its bounds.
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <iterator>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "engine/footprint.h"
 #include "link/receive_buffer.h"
@@ -19,6 +25,48 @@ std::size_t block_bytes(std::size_t message_bytes) {
   return transfer::BlockPool::kMaxBlockBytes + transfer::Block::kHeaderBytes;
 }
 
+// "16384 bytes (16 KiB)"
+std::string in_bytes(std::uint64_t bytes) {
+  static constexpr const char* kUnits[] = {"KiB", "MiB", "GiB", "TiB"};
+  std::string text = std::to_string(bytes) + " bytes";
+  if (bytes < 1024) return text;
+  std::size_t unit = 0;
+  double value = static_cast<double>(bytes) / 1024;
+  while (value >= 1024 && unit + 1 < std::size(kUnits)) {
+    value /= 1024;
+    ++unit;
+  }
+  char number[32];
+  const bool is_whole = value == std::floor(value);
+  std::snprintf(number, sizeof number, is_whole ? "%.0f" : "%.1f", value);
+  return text + " (" + number + " " + kUnits[unit] + ")";
+}
+
+// Lines under headings.
+class Page {
+ public:
+  void heading(std::string_view text) { text_.append(text_.empty() ? "" : "\n").append(text).append("\n"); }
+  void line(std::string_view name, std::string_view value) {
+    text_.append("  ").append(name).append(": ").append(value).append("\n");
+  }
+  void bytes(std::string_view name, std::uint64_t value) { line(name, in_bytes(value)); }
+  void count(std::string_view name, std::uint64_t value, std::string_view of) {
+    line(name, std::to_string(value).append(" ").append(of));
+  }
+  // Lines that somebody else made.
+  void lines(std::string_view text) {
+    while (!text.empty()) {
+      const std::string_view one = text.substr(0, text.find('\n'));
+      text_.append("  ").append(one).append("\n");
+      text.remove_prefix(std::min(text.size(), one.size() + 1));
+    }
+  }
+  std::string take() { return std::move(text_); }
+
+ private:
+  std::string text_;
+};
+
 }  // namespace
 
 std::string PoolState::limits() const {
@@ -30,58 +78,57 @@ std::string PoolState::limits() const {
   const std::size_t of_messages = footprint.message_bytes + received;
   const std::size_t of_peers = footprint.total(limits.peers) + received;
   const std::size_t posts_per_worker = posts_.size() / crew_->size();  // one to listen, and maybe one to call
-  std::string text;
-  const auto line = [&](const std::string& name, std::uint64_t value) {
-    text += name + ": " + std::to_string(value) + "\n";
-  };
-  line("workers", crew_->size());
-  line("inline_bytes", limits.inline_bytes);
-  line("calls_per_peer", limits.calls_per_peer);
-  line("queued_calls per worker", limits.queued_calls);
-  line("peers per worker", limits.peers);
-  line("request_bytes per worker", limits.request_bytes);
-  line("request_bytes_per_peer", limits.request_bytes_per_peer);
-  line("nested_request_bytes per level and worker", limits.nested_request_bytes);
-  line("answer_bytes per worker", limits.answer_bytes);
-  line("reply_bytes per worker", limits.reply_bytes);
-  line("message_bytes", limits.message_bytes);
-  line("large_request_bytes per worker", limits.large_request_bytes);
-  line("nested_large_request_bytes per level and worker", limits.nested_large_request_bytes);
-  line("large_reply_bytes per worker", limits.large_reply_bytes);
-  line("large_bytes_per_peer", limits.large_bytes_per_peer);
-  line("buffer_bytes", limits.buffer_bytes);
-  line("receive_buffers per worker, 65536 bytes each", limits.receive_buffers);
-  for (std::size_t priority = 0; priority < 8; ++priority) {
-    line("submission_ring[" + std::to_string(priority) + "] per thread and worker", limits.submission_ring[priority]);
-  }
-  line("executor_queue", limits.executor_queue);
   std::size_t of_handshakes = 0;
+  Page page;
+  page.heading("configured, with the names of Config::limits");
+  page.line("workers", std::to_string(crew_->size()));
+  page.bytes("inline_bytes", limits.inline_bytes);
+  page.count("calls_per_peer", limits.calls_per_peer, "calls");
+  page.count("queued_calls per worker", limits.queued_calls, "calls");
+  page.count("peers per worker", limits.peers, "peers");
+  page.bytes("request_bytes per worker", limits.request_bytes);
+  page.bytes("request_bytes_per_peer", limits.request_bytes_per_peer);
+  page.bytes("nested_request_bytes per level and worker", limits.nested_request_bytes);
+  page.bytes("answer_bytes per worker", limits.answer_bytes);
+  page.bytes("reply_bytes per worker", limits.reply_bytes);
+  page.bytes("message_bytes", limits.message_bytes);
+  page.bytes("large_request_bytes per worker", limits.large_request_bytes);
+  page.bytes("nested_large_request_bytes per level and worker", limits.nested_large_request_bytes);
+  page.bytes("large_reply_bytes per worker", limits.large_reply_bytes);
+  page.bytes("large_bytes_per_peer", limits.large_bytes_per_peer);
+  page.bytes("buffer_bytes", limits.buffer_bytes);
+  page.count("receive_buffers per worker", limits.receive_buffers, "buffers of 65536 bytes");
+  for (std::size_t priority = 0; priority < 8; ++priority) {
+    page.count("submission_ring[" + std::to_string(priority) + "] per thread and worker",
+               limits.submission_ring[priority], "calls");
+  }
+  page.count("executor_queue", limits.executor_queue, "requests");
   if (handshaker_) {
     constexpr std::size_t kCredentialBytes = 512, kHandshakeBytes = 112 * 1024;  // as tests measure them
-    line("credentials, 512 bytes each", limits.credentials);
-    line("handshakes_in, 114688 bytes each", limits.handshakes_in);
-    line("handshakes_out, 114688 bytes each", limits.handshakes_out);
+    page.count("credentials", limits.credentials, "peers, 512 bytes each");
+    page.count("handshakes_in", limits.handshakes_in, "handshakes, 114688 bytes each");
+    page.count("handshakes_out", limits.handshakes_out, "handshakes, 114688 bytes each");
     of_handshakes = limits.credentials * kCredentialBytes +
                     (std::size_t{limits.handshakes_in} + limits.handshakes_out) * kHandshakeBytes;
-    line("most bytes of credentials and handshakes", of_handshakes);
   }
-  if (!posts_.empty()) text += posts_.front()->limits_text();
-  if (!text.empty() && text.back() != '\n') text += '\n';
-  line("most bytes of messages that all peers together can make one worker hold", of_messages * posts_per_worker);
-  line("most bytes of bookkeeping that one peer can make one worker hold", footprint.path_bytes);
-  line("most bytes that all peers together can make one worker hold", of_peers * posts_per_worker);
-  line("most bytes that all peers together can make this process hold", of_peers * posts_.size() + of_handshakes);
-  line("most bytes that all workers can hold", (of_peers + of_calls) * posts_.size() + of_handshakes);
-  line("most bytes of buffers and payloads", limits.buffer_bytes / 4 * 5);
+  page.heading("in force at each worker, also after what the kernel gave");
+  if (!posts_.empty()) page.lines(posts_.front()->limits_text());
+  page.heading("memory that this comes to, at most");
+  if (handshaker_) page.bytes("most bytes of credentials and handshakes", of_handshakes);
+  page.bytes("most bytes of messages that all peers together can make one worker hold", of_messages * posts_per_worker);
+  page.bytes("most bytes of bookkeeping that one peer can make one worker hold", footprint.path_bytes);
+  page.bytes("most bytes that all peers together can make one worker hold", of_peers * posts_per_worker);
+  page.bytes("most bytes that all peers together can make this process hold", of_peers * posts_.size() + of_handshakes);
+  page.bytes("most bytes that all workers can hold", (of_peers + of_calls) * posts_.size() + of_handshakes);
+  page.bytes("most bytes of buffers and payloads", limits.buffer_bytes / 4 * 5);
+  constexpr std::string_view kKept = "most bytes of them and of large messages that are kept for the next ones";
   if (config_.buffers.memory == BufferMemory::heap) {
-    line("most bytes of them and of large messages that are kept for the next ones", config_.buffers.keep_bytes);
+    page.bytes(kKept, config_.buffers.keep_bytes);
   } else {
-    text +=
-        "most bytes of them and of large messages that are kept for the next ones: all that were ever in use at "
-        "once, in whole mappings of 64 MiB and more\n";
+    page.line(kKept, "all that were ever in use at once, in whole mappings of 64 MiB and more");
   }
-  line("most bytes that each other thread can add with its calls", of_calls * posts_.size());
-  return text;
+  page.bytes("most bytes that each other thread can add with its calls", of_calls * posts_.size());
+  return page.take();
 }
 
 }  // namespace weir::detail

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -28,6 +29,10 @@ class WorkersState {
   explicit WorkersState(std::shared_ptr<worker::Crew> crew_) : crew(std::move(crew_)) {}
   const std::shared_ptr<worker::Crew> crew;
 };
+
+inline constexpr std::chrono::seconds kOwnerPatience{5};  // for what cannot be done before the owner of a loop polls
+inline constexpr const char* kOwnerDoesNotPoll =
+    "this pool has no worker threads, and the thread that owns its loop lives but does not poll";
 
 // One per pool. Any thread may call it.
 class PoolState {

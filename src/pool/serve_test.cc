@@ -18,6 +18,21 @@ using testing::serve_echo;
 using testing::server_config;
 using testing::text_of;
 
+TEST(Serve, AMethodHasANameAndNotOneOfTheLibrarys) {
+  Pool server = open(server_config(1));
+  for (const char* name : {"", "weir.bulk.put", "weir.anything"}) {
+    for (const Result<void>& served : {server.serve(name, [](Request) { return Reply{}; }),
+                                       server.serve_inline(name, [](InlineRequest& request) { request.reply(""); })}) {
+      ASSERT_FALSE(served) << name;
+      EXPECT_EQ(served.error().code(), Code::invalid_argument);
+      EXPECT_NE(served.error().message().find(name), std::string_view::npos);
+    }
+  }
+  EXPECT_TRUE(server.serve("weirdly", [](Request) { return Reply{}; }));
+  std::byte memory[64] = {};
+  EXPECT_TRUE(server.place("memory", Placement::memory(memory)));  // whose methods those are
+}
+
 TEST(Serve, AFunctionMayReturnATaskAReplyOrAResult) {
   Pool server = open(server_config(1));
   ASSERT_TRUE(server.serve(
