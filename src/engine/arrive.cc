@@ -105,6 +105,7 @@ bool Core::bind_region(Path& path, Arrival& arrival, token::Region& region, Inst
       .side = arrival.side(), .transfer = arrival.id.packed(), .bytes = arrival.cargo.body_bytes};
   if (!regions.bind(region, binding, now)) return false;
   arrival.region = region.id;
+  if (region.coverage.prefix() >= region.range_due) tell_range(path, region);
   arm_regions_timer();
   touch(path);
   return true;
@@ -188,11 +189,26 @@ Core::Verdict Core::on_slice(Path& path, const wire::SliceFrame& frame, ByteSpan
   }
   events.counters.payload_bytes_received += slice.size();
   if (region->last_write == now) path.large->last_new_byte = now;
-  if (!region->is_covered()) return Verdict::fine;
+  if (!region->is_covered()) {
+    if (region->coverage.prefix() >= region->range_due) [[unlikely]]
+      tell_range(path, *region);
+    return Verdict::fine;
+  }
   if (Arrival* const arrival = find_arrival(path, region->side, wire::TransferId::unpack(region->transfer))) {
     complete_arrival(path, *arrival, *region, now);
   }
   return Verdict::fine;
+}
+
+// So that the sender need not keep all of it until the end.
+void Core::tell_range(Path& path, token::Region& region) {
+  const wire::TransferId id = wire::TransferId::unpack(region.transfer);
+  region.range_due = region.coverage.prefix() + token::range_step(region.bytes);
+  path.again.push({.slot = id.slot,
+                   .kind = static_cast<std::uint8_t>(SentKind::range_ack),
+                   .offset = static_cast<std::uint16_t>(region.side),
+                   .generation = id.generation});
+  touch(path);
 }
 
 void Core::complete_arrival(Path& path, Arrival& arrival, token::Region& region, Instant now) {
