@@ -1,9 +1,7 @@
 #include "buffer/holds.h"
 
-#include <algorithm>
-#include <utility>
-
 #include "buffer/block.h"
+#include "buffer/work.h"
 
 namespace weir::buffer {
 namespace {
@@ -57,6 +55,7 @@ void let_go(Sealed& sealed, PieceRange pieces) noexcept {
   if (freed_bytes == 0) return;
   // Relaxed: read by whoever drops the last reference, after ours.
   sealed.holds->freed_bytes.fetch_add(freed_bytes, std::memory_order_relaxed);
+  count(work.freed_bytes, freed_bytes);
   if (block.owner != nullptr) block.owner->on_freed(freed_bytes);
 }
 

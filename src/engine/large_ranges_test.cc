@@ -78,6 +78,11 @@ class LargeRanges : public ::testing::Test {
     return pair.run_until([&] { return call.completions != 0 || payloads->taken_bytes() < kBytes / 2; }) &&
            call.completions == 0;
   }
+  // Its receiver, as far as we know.
+  static bool has_half(const TestCall& call) {
+    const transfer::Writer* const writer = transfer::Cargo::of(call.block).writer;
+    return writer != nullptr && writer->cargo->acknowledged > kBytes / 2;
+  }
   std::uint32_t revoke(Engine& engine) {
     return EngineAccess::revoke_regions(engine, pair.now, [](const token::Region& region) { return region.is_bound(); });
   }
@@ -85,7 +90,12 @@ class LargeRanges : public ::testing::Test {
   const std::string text = pattern(kBytes);
   std::shared_ptr<buffer::HeapMemory> payloads = std::make_shared<buffer::HeapMemory>(std::uint64_t{1} << 30);
   std::shared_ptr<buffer::BufferPool> buffers = buffer::BufferPool::create(payloads, {.bytes = 2 * kBytes});
-  Pair pair;
+  Pair pair{testing::test_config(false, 1111), [] {
+              EngineConfig config = testing::test_config(true, 2222);  // has memory for one at a time
+              config.limits.message_bytes = config.limits.large_request_bytes = config.limits.large_bytes_per_peer =
+                  kBytes + kBytes / 2;
+              return config;
+            }()};
   Payload kept;
   int runs = 0;
 };
@@ -149,15 +159,33 @@ TEST_F(LargeRanges, OfARepliesRegionThatIsTakenBackEndTheCall) {
   EXPECT_EQ(payloads->taken_bytes(), 0u);
 }
 
+// Nothing arrives for longer than a region may be idle. As long as nobody else wants the memory, what its sender may have
+// freed stays.
+TEST_F(LargeRanges, ThatWereToldOutliveASilenceUnlessOthersWait) {
+  for (const bool others_wait : {false, true}) {
+    TestCall call, other;
+    send(call, seal());
+    if (others_wait) send(other, seal());
+    ASSERT_TRUE(pair.run_until([&] { return has_half(call); }));
+    Core& server = EngineAccess::core(pair.server());
+    ASSERT_EQ(server.grants.waiting(0), others_wait ? 1u : 0u);
+    pair.loss = 1;
+    pair.run_for(server.regions.options().idle_timeout + std::chrono::milliseconds(500));
+    pair.loss = 0;
+    ASSERT_TRUE(pair.run_until([&] { return call.completions != 0; }));
+    EXPECT_EQ(call.failed, others_wait) << call.reply;
+    EXPECT_EQ(pair.server().events().counters.regions_revoked, others_wait ? 1u : 0u);
+    if (!others_wait) continue;
+    ASSERT_TRUE(pair.run_until([&] { return other.completions != 0; }));
+  }
+  EXPECT_EQ(runs, 2);
+}
+
 // As long as anybody has all of it, it is written again and nobody notices; also if that one lets go right then.
 TEST_F(LargeRanges, ThatSomebodyHasAreWrittenAgain) {
   TestCall call;
   send(call, seal_and_keep());
-  const auto has_half = [&] {
-    const transfer::Writer* const writer = transfer::Cargo::of(call.block).writer;
-    return writer != nullptr && writer->cargo->acknowledged > kBytes / 2;
-  };
-  ASSERT_TRUE(pair.run_until(has_half));
+  ASSERT_TRUE(pair.run_until([&] { return has_half(call); }));
   ASSERT_EQ(revoke(pair.server()), 1u);
   ASSERT_TRUE(pair.run_until([&] { return pair.client().events().counters.regions_lost == 1; }));
   kept = Payload();

@@ -94,6 +94,8 @@ struct Region {
   bool is_bound() const { return side != wire::Side::none; }
   // How far it may be written.
   std::uint64_t limit() const { return is_bound() ? bytes : landing->capacity; }
+  // Its sender may have freed what it was told is there.
+  bool is_told() const { return range_due != kNeverTold && range_due > range_step(bytes); }
   bool is_covered() const { return is_bound() && coverage.covers(bytes); }
 
   struct Hook {

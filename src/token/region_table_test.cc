@@ -217,6 +217,7 @@ TEST_F(Regions, WhoSendsIsToldOfEachEighthButNeverOfLessThanAMegabyte) {
     EXPECT_EQ(region->range_due, kNeverTold) << "it is nobody's yet";
     ASSERT_TRUE(bind(*region, bytes));
     EXPECT_EQ(region->range_due, bytes <= kMega ? kNeverTold : range_step(bytes));
+    EXPECT_FALSE(region->is_told());
     table.revoke(*region, now);
   }
 }
