@@ -106,10 +106,11 @@ Result<std::uint32_t> Host::peer(const Host& other) {
   return made;
 }
 
-buffer::Sealed* Host::seal(ByteSpan text) {
+buffer::Sealed* Host::seal(ByteSpan text, std::uint64_t piece_bytes) {
   crypto::KeyBytes key;
   process_->data_keys.fill(key);
-  buffer::Sealed* const sealed = buffer::seal(*payloads_, text, key, buffer::thread_key());
+  buffer::Sealed* const sealed =
+      buffer::seal(*payloads_, text, key, buffer::thread_key(), buffer::kRecordBytes, piece_bytes);
   WEIR_CHECK(sealed != nullptr, "a simulated host has memory for every payload");
   return sealed;
 }

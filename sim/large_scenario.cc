@@ -10,6 +10,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
+// Payloads are freed as they arrive.
+void in_pieces(Scenario& s, Random& random) {
+  if (random.chance(0.5)) s.workload.piece_bytes = between(random, 1, 12) * 61'440;
+}
+
 // A megabyte costs the simulator as much as a thousand calls do: there are few hosts and few calls.
 void few(Scenario& s, Random& random) {
   s.hosts = static_cast<std::uint32_t>(between(random, 2, 4));
@@ -65,6 +70,7 @@ void large(Scenario& s, Random& random) {
     s.workload.calls_per_caller = 30;
   }
   if (!s.workload.must_succeed) s.least_success = 0.8;
+  in_pieces(s, random);
 }
 
 // Regions are taken back at any moment. Nobody notices, as long as it does not happen to one message again and again.
@@ -86,6 +92,7 @@ void large_revoke(Scenario& s, Random& random) {
   s.workload.must_succeed = true;
   s.workload.nested = 0;
   s.least_success = 0.9;
+  in_pieces(s, random);
 }
 
 // Less memory than the senders want, and senders that fall asleep while they have some of it.
@@ -122,6 +129,7 @@ void large_restart(Scenario& s, Random& random) {
   s.longest_absence = random.chance(0.5) ? 5ms : 600ms;
   s.reports_closed_ports = random.chance(0.5);
   s.faults.loss = random.chance(0.3) ? 0.02 : 0;
+  in_pieces(s, random);
 }
 
 // Somebody on the wire sends data packets again, changed and unchanged, to whom they were for and to others.

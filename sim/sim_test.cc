@@ -1,10 +1,12 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "buffer/work.h"
 #include "crypto/nonce_ledger.h"
 #include "sim/run.h"
 #include "sim/scenario.h"
@@ -213,6 +215,34 @@ TEST(LargeMessages, AreLostRevokedAwaitedAndAbandonedWhereTheScenarioSaysSo) {
   EXPECT_GT(refused, 10u);
   EXPECT_GT(awaited, 20u);
   EXPECT_GT(abandoned, 0u);
+}
+
+// Of messages that take their time, so that regions are taken back after some of them was freed, too: the call fails and
+// has not run, or all of it arrives.
+TEST(LargeMessages, AreFreedAsTheyArrive) {
+  const std::uint64_t before = buffer::work.freed_bytes.load();
+  std::uint64_t revoked = 0;
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    for (const std::string_view name : {"large", "large_revoke", "large_restart"}) {
+      Scenario scenario = make_scenario(name, seed).value();
+      scenario.hosts = 2;
+      scenario.workload.callers = scenario.workload.callees = {0, 1};
+      scenario.workload.calls_per_caller = 10;
+      scenario.workload.largest_large_bytes = 8u << 20;
+      scenario.workload.piece_bytes = 61'440;
+      scenario.workload.large = 1;
+      scenario.workload.nested = 0;
+      scenario.faults.loss = std::min(scenario.faults.loss, 0.02);
+      scenario.faults.corrupt = std::min(scenario.faults.corrupt, 0.01);
+      scenario.least_success = 0;
+      for (RevokeAt& revoke : scenario.revokes_at) revoke.host %= 2;
+      const Report report = run(scenario);
+      revoked += report.engines.regions_revoked;
+      EXPECT_TRUE(report.violations.empty()) << name << " of seed " << seed << ": " << all_violations(report);
+    }
+  }
+  EXPECT_GT(buffer::work.freed_bytes.load() - before, 50u << 20);
+  EXPECT_GT(revoked, 5u);
 }
 
 // One caller and one callee, and regions that are taken back after each datagram in turn: before the grant has arrived,

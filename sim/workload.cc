@@ -8,6 +8,7 @@
 
 #include "buffer/open.h"
 #include "sim/random_stream.h"
+#include "token/region_table.h"
 #include "weir/method.h"
 
 namespace weir::sim {
@@ -190,7 +191,8 @@ void Workload::load(HostId host, transfer::OutgoingCall& outgoing, const Instruc
     const ByteSpan header = ByteSpan{text}.first(instruction.header_bytes);
     const ByteSpan body = ByteSpan{text}.subspan(instruction.header_bytes);
     outgoing.is_large = true;
-    outgoing.block = transfer::load_cargo(blocks, hosts_[host]->seal(body), {.bytes = body.size()}, header);
+    outgoing.block = transfer::load_cargo(blocks, hosts_[host]->seal(body, shape_.piece_bytes), {.bytes = body.size()},
+                                          header);
     outgoing.bytes = static_cast<std::uint32_t>(wire::kCargoBytes + header.size());
     outgoing.header_bytes = 0;
     return;
@@ -218,7 +220,11 @@ void Workload::submit(HostId host, const Wish& wish) {
   record.callee = wish.callee;
   record.submitted = now;
   record.must_be_refused = is_untrusted(host) || is_untrusted(wish.callee);
-  record.must_succeed = wish.must_succeed && !record.must_be_refused;
+  // What was freed cannot be written again when its region is taken back.
+  const bool may_be_freed =
+      shape_.piece_bytes != 0 &&
+      std::max(record.instruction.bytes, record.instruction.reply_bytes) > token::kSmallestRange;
+  record.must_succeed = wish.must_succeed && !record.must_be_refused && !may_be_freed;
   Instant deadline = now + between(choices_, wish.is_patient ? shape_.longest_deadline : shape_.shortest_deadline,
                                    shape_.longest_deadline);
   record.latest_end = deadline;
@@ -401,7 +407,8 @@ void Workload::answer(HostId host, std::uint64_t key, bool well) {
   const std::size_t header_bytes = reply_header_bytes(instruction);
   const ByteSpan header = whole.first(header_bytes), body = whole.subspan(header_bytes);
   if (is_large(host, reply.size())) {
-    engine.reply_large(*pending.transfer, hosts_[host]->seal(body), {.bytes = body.size()}, header, world_.now());
+    engine.reply_large(*pending.transfer, hosts_[host]->seal(body, shape_.piece_bytes), {.bytes = body.size()}, header,
+                       world_.now());
   } else {
     engine.reply(*pending.transfer, header, body, world_.now());
   }

@@ -76,7 +76,9 @@ class [[nodiscard]] Buffer {
 };
 
 // A sealed buffer: immutable, shared by reference count; copies are cheap, any thread may hold them. Its memory goes
-// back to the pool when the last one, and the last transfer that sends it, let go.
+// back to the pool when the last one, and the last transfer that sends it, let go. That of a payload of several pieces
+// (AllocateOptions::piece_bytes) does so piece by piece, all but the first, once you hold none: then each goes as soon as
+// all peers that it is on its way to have it. Move a payload into its last call to hold none.
 class Payload {
  public:
   Payload() = default;
@@ -93,7 +95,7 @@ class Payload {
   std::uint64_t id() const;       // 0 for an empty handle
   std::uint64_t records() const;  // how many seals cover it
 
-  // For the library: takes over one reference.
+  // For the library: takes over one reference, and that it is a handle.
   explicit Payload(buffer::Sealed* sealed) noexcept : sealed_(sealed) {}
   buffer::Sealed* sealed() const { return sealed_; }
   buffer::Sealed* release() noexcept { return std::exchange(sealed_, nullptr); }

@@ -25,7 +25,7 @@ class [[nodiscard]] Reply {
   explicit Reply(Bytes body, Bytes header = {});
   // A payload that was sealed before, perhaps for many: nothing is copied or sealed again. A handler's only; body() is
   // empty.
-  explicit Reply(const Payload& payload, std::string_view header = {});
+  explicit Reply(Payload payload, std::string_view header = {});
   // Takes over a received body of which the first `header_bytes` are the header.
   Reply(Body storage, std::uint32_t header_bytes) noexcept
       : storage_(std::move(storage)), header_bytes_(header_bytes) {}
@@ -60,7 +60,7 @@ class [[nodiscard]] Responder {
   // while: on a worker thread, reply with a Payload or defer() instead.
   void reply(Bytes body, Bytes header = {});
   void reply(std::string_view body, std::string_view header = {}) { reply(as_bytes(body), as_bytes(header)); }
-  void reply(const Payload& payload, Bytes header = {});
+  void reply(Payload payload, Bytes header = {});
   void reply(const Reply& r) {
     if (const Payload payload = r.payload()) [[unlikely]]
       return reply(payload, r.header());
@@ -131,7 +131,9 @@ class InlineRequest {
   // Exactly one of these, once. A handler that returns without any of them answers with an `application` error.
   void reply(Bytes body, Bytes header = {}) { std::exchange(responder_, {}).reply(body, header); }
   void reply(std::string_view body, std::string_view header = {}) { reply(as_bytes(body), as_bytes(header)); }
-  void reply(const Payload& payload, Bytes header = {}) { std::exchange(responder_, {}).reply(payload, header); }
+  void reply(Payload payload, Bytes header = {}) {
+    std::exchange(responder_, {}).reply(std::move(payload), header);
+  }
   void fail(Code code, std::string_view sentence) { std::exchange(responder_, {}).fail(code, sentence); }
   // Keep the right to answer for later. Copy what you need of body() first.
   Responder defer() { return std::move(responder_); }

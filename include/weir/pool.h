@@ -67,8 +67,9 @@ class Peer {
   Call unary(Method method, std::string_view body, const CallOptions& options = {}) const {
     return unary(method, as_bytes(body), options);
   }
-  // A payload that was sealed before, perhaps for many: nothing is copied or sealed again.
-  Call unary(Method method, const Payload& payload, const CallOptions& options = {}) const;
+  // A payload that was sealed before, perhaps for many: nothing is copied or sealed again. Move the last handle in to
+  // have its memory back as it arrives (see Payload).
+  Call unary(Method method, Payload payload, const CallOptions& options = {}) const;
   // Writes a payload into what the peer placed under this name: memory or a file. Of any size: it goes in parts, so the
   // peer needs no memory for all of it.
   Bulk<Result<PutReport>> put(std::string_view name, Payload payload, const PutOptions& options = {}) const;
@@ -142,8 +143,8 @@ class Pool {
 
   // One payload to many, sealed once: a unary call to each. Await it, or get() it. It completes when as many have
   // replied as the quorum is, or so many have failed that it cannot be reached. Dropping it cancels what is
-  // outstanding.
-  Bulk<BroadcastOutcome> broadcast(std::span<const Peer> peers, Method method, const Payload& payload,
+  // outstanding. Move the payload in to have its memory back as soon as every live peer has it (see Payload).
+  Bulk<BroadcastOutcome> broadcast(std::span<const Peer> peers, Method method, Payload payload,
                                    const BroadcastOptions& options = {}) const;
 
   // Stops taking calls, waits until the outstanding ones and the running handlers are done or `deadline` passed, tells

@@ -22,6 +22,9 @@ std::uint64_t pieces_of(const BlockShape& shape) {
   return piece == 0 ? 1 : (shape.bytes + piece - 1) / piece;
 }
 
+// What a piece takes of memory.
+std::uint64_t taken(std::uint64_t bytes) { return std::max<std::uint64_t>(bytes, kSmallestClassBytes); }
+
 struct FirstPiece {
   std::uint64_t tags_offset;
   std::uint64_t bytes;
@@ -68,7 +71,6 @@ bool is_possible(const BlockShape& shape) {
 }
 
 std::uint64_t memory_bytes_of(const BlockShape& shape) {
-  const auto taken = [](std::uint64_t bytes) { return std::max<std::uint64_t>(bytes, kSmallestClassBytes); };
   const std::uint64_t piece = rounded_piece(shape), count = pieces_of(shape);
   const std::uint64_t first = taken(first_piece_of(shape).bytes);
   if (count == 1) return first;
@@ -100,6 +102,7 @@ Block* make_block(Memory& memory, const BlockShape& shape, int numa_node) {
     block->parts.push_back({.begin = begin, .bytes = span});
     begin += span.size();
   }
+  if (spans.size() > 1) block->holds = std::make_unique<Holds>(spans.size());
   return block;
 }
 
@@ -109,6 +112,13 @@ void shorten(Block& block, std::uint64_t bytes) {
   while (block.parts.size() > 1 && block.parts.back().begin >= bytes) block.parts.pop_back();
   auto& last = block.parts.back();
   last.bytes = last.bytes.first(bytes - last.begin);
+}
+
+std::uint64_t free_piece(Block& block, std::uint32_t piece) noexcept {
+  if (piece == 0) return 0;
+  block.parts[piece].bytes = {};  // others read only where it begins
+  block.memory->give_back(std::exchange(block.others[piece - 1], {}));
+  return taken(block.many[piece].size());
 }
 
 void destroy(Block& block) noexcept {

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "buffer/holds.h"
 #include "buffer/memory.h"
 #include "buffer/sealed.h"
 
@@ -20,6 +21,8 @@ struct Block;
 struct BlockOwner {
   virtual ~BlockOwner() = default;
   virtual void on_unreferenced(Block& block) noexcept = 0;
+  // Told, by whichever thread let go of them last, that some of its pieces are back already.
+  virtual void on_freed(std::uint64_t bytes) noexcept = 0;
 };
 
 struct Block final : Sealed {
@@ -62,6 +65,9 @@ std::uint64_t memory_bytes_of(const BlockShape& shape);
 
 // Shortens it to its first `bytes`; not sealed yet.
 void shorten(Block& block, std::uint64_t bytes);
+
+// Gives back the memory of a piece that nobody holds; how much of it was charged. The first piece stays: 0.
+std::uint64_t free_piece(Block& block, std::uint32_t piece) noexcept;
 
 // For owners.
 void destroy(Block& block) noexcept;

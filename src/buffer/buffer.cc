@@ -50,11 +50,11 @@ void Buffer::filled(std::size_t bytes) {
 }
 
 Payload::Payload(const Payload& other) noexcept : sealed_(other.sealed_) {
-  if (sealed_ != nullptr) detail::pin(sealed_);
+  if (sealed_ != nullptr) buffer::copy_handle(*sealed_);
 }
 
 Payload::~Payload() {
-  if (sealed_ != nullptr) detail::unpin(sealed_);
+  if (sealed_ != nullptr) buffer::drop_handle(sealed_);
 }
 
 std::uint64_t Payload::size() const { return sealed_ == nullptr ? 0 : sealed_->bytes; }

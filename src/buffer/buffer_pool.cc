@@ -103,7 +103,11 @@ Payload BufferPool::find(std::uint64_t id) {
   Block* const block = registry_.hold(id);
   if (block == nullptr) return {};
   // Acquire: with the release that followed the sealing, so that the ciphertext is seen.
-  const bool found = block->state.load(std::memory_order_acquire) == Block::State::sealed && pin_if_alive(*block);
+  bool found = block->state.load(std::memory_order_acquire) == Block::State::sealed && pin_if_alive(*block);
+  if (found && !revive_handle(*block)) {
+    detail::unpin(block);
+    found = false;
+  }
   if (registry_.let_go(id)) finish(*block);
   return Payload{found ? block : nullptr};
 }
@@ -125,7 +129,9 @@ void BufferPool::on_unreferenced(Block& block) noexcept {
 void BufferPool::finish(Block& block) noexcept {
   const std::shared_ptr<BlockOwner> self = std::move(block.owner);  // perhaps the last to hold us
   const std::uint64_t id = block.id;
-  const std::uint64_t bytes = block.charged_bytes;
+  std::uint64_t bytes = block.charged_bytes;
+  // Relaxed: with the reference of whoever freed some of it.
+  if (block.holds != nullptr) bytes -= block.holds->freed_bytes.load(std::memory_order_relaxed);
   destroy(block);
   registry_.recycle(id);
   refund(bytes);

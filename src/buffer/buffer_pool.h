@@ -71,7 +71,7 @@ class BufferPool final : public BlockOwner, public std::enable_shared_from_this<
   // Refuses what comes and tells all who wait. What is allocated stays good.
   void close();
 
-  // The payload with this id; empty if there is none (any more). Any thread, any number, no lock.
+  // The payload with this id; empty if there is none (any more), or no handle of it, so that some of it may be free. Any thread, any number, no lock.
   [[nodiscard]] Payload find(std::uint64_t id);
 
   std::uint64_t used_bytes() const;
@@ -80,6 +80,7 @@ class BufferPool final : public BlockOwner, public std::enable_shared_from_this<
   std::uint32_t buffers() const { return registry_.size(); }
 
   void on_unreferenced(Block& block) noexcept override;
+  void on_freed(std::uint64_t bytes) noexcept override { refund(bytes); }
 
  private:
   BufferPool(std::shared_ptr<Memory> memory, const Limits& limits);

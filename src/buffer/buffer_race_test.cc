@@ -11,6 +11,7 @@
 #include "buffer/buffer_testing.h"
 #include "buffer/cached_memory.h"
 #include "buffer/heap_memory.h"
+#include "buffer/holds.h"
 #include "buffer/seal.h"
 
 namespace weir::buffer {
@@ -120,6 +121,44 @@ TEST(BufferRace, EveryWaiterIsServedOnceThoughMemoryComesBackOnManyThreads) {
   EXPECT_GT(given.load(), 0);
   EXPECT_EQ(pool->used_bytes(), 0u);
   EXPECT_EQ(pool->waiting(), 0u);
+}
+
+// Handles come and go, are found and lost, while messages let go piece by piece: each piece goes back once, and nobody
+// reads one that has.
+TEST(BufferRace, PiecesAreFreedOnceWhileHandlesAndMessagesEnd) {
+  const auto pool = make_pool(std::uint64_t{64} << 20);
+  constexpr std::size_t kPieces = 6;
+  constexpr std::uint64_t kSize = kPieces * kRecordBytes;
+  for (int round = 0; round < kRounds / 6; ++round) {
+    Buffer buffer = *pool->try_allocate(kSize, {.piece_bytes = kRecordBytes});
+    for (const auto& span : buffer.spans()) span[0] = std::byte{5};
+    Payload payload = *adopt(std::move(buffer), {});
+    const std::uint64_t id = payload.id();
+    std::array<Sealed*, 3> lent{};
+    for (Sealed*& each : lent) each = lend(*payload.sealed(), {.begin = 0, .end = kPieces});
+    on_threads(4, [&](int number) {
+      if (number == 3) {
+        payload = Payload();
+        while (const Payload found = pool->find(id)) {
+          EXPECT_EQ(found.sealed()->at(kSize - kRecordBytes)[0], std::byte{5});
+          const Payload copy = found;
+        }
+        return;
+      }
+      Sealed* const mine = lent[static_cast<std::size_t>(number)];
+      PieceRange held{.begin = 0, .end = kPieces};
+      for (; held.begin < kPieces; ++held.begin) {
+        EXPECT_EQ(mine->at(held.begin * kRecordBytes)[0], std::byte{5});
+        let_go(*mine, {.begin = held.begin, .end = held.begin + 1});
+        if (held.begin == 3 && hold_again(*mine, {.begin = 2, .end = 4})) {
+          EXPECT_EQ(mine->at(2 * kRecordBytes)[0], std::byte{5});
+          let_go(*mine, {.begin = 2, .end = 4});
+        }
+      }
+      give_back(mine, held);
+    });
+    ASSERT_EQ(pool->used_bytes(), 0u) << round;
+  }
 }
 
 }  // namespace

@@ -58,11 +58,14 @@ crypto::AeadKey& thread_key() {
 }
 
 Sealed* seal(Memory& memory, ByteSpan text, const crypto::KeyBytes& key, crypto::AeadKey& scratch,
-             std::uint32_t record_bytes) {
-  const BlockShape shape{.bytes = text.size(), .record_bytes = record_bytes};
+             std::uint32_t record_bytes, std::uint64_t piece_bytes) {
+  const BlockShape shape{.bytes = text.size(), .piece_bytes = piece_bytes, .record_bytes = record_bytes};
   WEIR_CHECK(is_possible(shape), "a payload is at most 16 TiB, in records of 4 to 60 KiB");
   Block* const block = make_block(memory, shape);
-  if (block != nullptr) seal_from(*block, text, key, scratch);
+  if (block == nullptr) return nullptr;
+  seal_from(*block, text, key, scratch);
+  // What the first handle held is the caller's hold. Relaxed: nobody else knows it yet.
+  if (block->holds != nullptr) block->holds->handles.store(0, std::memory_order_relaxed);
   return block;
 }
 

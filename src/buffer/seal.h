@@ -31,10 +31,10 @@ inline std::array<std::byte, 8> record_aad(std::uint64_t payload_bytes) {
   return aad;
 }
 
-// From `text` into memory of its own, which is the only time that the bytes are touched. One reference, the caller's;
-// null: there is no memory.
+// From `text` into memory of its own, which is the only time that the bytes are touched. Lent to the caller, nobody has
+// a handle; null: there is no memory. `piece_bytes` as in BlockShape.
 [[nodiscard]] Sealed* seal(Memory& memory, ByteSpan text, const crypto::KeyBytes& key, crypto::AeadKey& scratch,
-                           std::uint32_t record_bytes = kRecordBytes);
+                           std::uint32_t record_bytes = kRecordBytes, std::uint64_t piece_bytes = 0);
 
 // The same into an allocated buffer of exactly the text's size.
 [[nodiscard]] Result<Payload> seal_into(Buffer buffer, ByteSpan text, const crypto::KeyBytes& key,

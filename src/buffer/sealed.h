@@ -32,6 +32,14 @@ inline constexpr std::uint64_t records_of(std::uint64_t bytes, std::uint32_t rec
   return (bytes + record_bytes - 1) / record_bytes;
 }
 
+struct Holds;
+
+// Pieces of a payload, by their numbers.
+struct PieceRange {
+  std::uint32_t begin = 0;
+  std::uint32_t end = 0;
+};
+
 // Made by seal(), seal_in_place() or adopt() with one reference. Any thread may hold one; the last one gives the
 // memory back.
 struct Sealed : detail::Pin {
@@ -49,11 +57,18 @@ struct Sealed : detail::Pin {
     ByteSpan bytes;
   };
   std::vector<Part> parts;
+  std::unique_ptr<Holds> holds;  // of the pieces, if there are several
+
+  Sealed();
+  Sealed(const Sealed&) = delete;
+  Sealed& operator=(const Sealed&) = delete;
+  ~Sealed();
 
   std::uint64_t records() const { return records_of(bytes, record_bytes); }
   // The piece that has the byte at `offset`, which is in the payload.
-  const Part& part_at(std::uint64_t offset) const;
-  // The bytes from `offset` on that lie in one piece and one record.
+  std::uint32_t piece_at(std::uint64_t offset) const;
+  const Part& part_at(std::uint64_t offset) const { return parts[piece_at(offset)]; }
+  // The bytes from `offset` on that lie in one piece and one record. Somebody holds that piece.
   ByteSpan at(std::uint64_t offset) const;
   const std::byte* tag_of(std::uint64_t record) const { return tags + record * crypto::kTagBytes; }
 };

@@ -1,4 +1,4 @@
-// Work: how many bytes this process sealed, moved, opened and copied on behalf of large messages. A payload is to be
+// Work: how many bytes this process sealed, moved, opened, freed and copied on behalf of large messages. A payload is to be
 // sealed once however many it goes to; at each of these its bytes are moved once, from the packets they came in to
 // where they are opened, and copied by nobody else but the system. These counts are how tests show it.
 #pragma once
@@ -14,6 +14,7 @@ struct Work {
   std::atomic<std::uint64_t> sealed_bytes = 0;
   std::atomic<std::uint64_t> opened_bytes = 0;
   std::atomic<std::uint64_t> moved_bytes = 0;   // out of packets into a region, also what came twice
+  std::atomic<std::uint64_t> freed_bytes = 0;   // of payloads, before their end
   std::atomic<std::uint64_t> copied_bytes = 0;  // beyond that, by whoever copies a large message's bytes in user space
 };
 

@@ -109,6 +109,7 @@ bool Core::bind_region(Path& path, Arrival& arrival, token::Region& region, Inst
   if (!regions.bind(region, binding, now)) return false;
   arrival.region = region.id;
   describe_landing(arrival, *region.landing);
+  if (region.coverage.prefix() >= region.range_due) tell_range(path, region);
   arm_regions_timer();
   touch(path);
   return true;
@@ -206,7 +207,11 @@ Core::Verdict Core::on_slice(Path& path, const wire::SliceFrame& frame, ByteSpan
   place_slice(*region, frame, slice);
   events.counters.payload_bytes_received += slice.size();
   if (region->last_write == now) path.large->last_new_byte = now;
-  if (!region->is_covered()) return Verdict::fine;
+  if (!region->is_covered()) {
+    if (region->coverage.prefix() >= region->range_due) [[unlikely]]
+      tell_range(path, *region);
+    return Verdict::fine;
+  }
   if (Arrival* const arrival = find_arrival(path, region->side, wire::TransferId::unpack(region->transfer))) {
     complete_arrival(path, *arrival, *region, now);
   }
@@ -235,6 +240,17 @@ void Core::place_slice(token::Region& region, const wire::SliceFrame& frame, Byt
   const std::uint64_t end =
       landing.opened_records * landing.record_bytes + buffer::record_length(landing, frame.record);
   if (region.coverage.covers(end)) static_cast<void>(buffer::open_next(landing, buffer::thread_key()));
+}
+
+// So that the sender need not keep all of it until the end.
+void Core::tell_range(Path& path, token::Region& region) {
+  const wire::TransferId id = wire::TransferId::unpack(region.transfer);
+  region.range_due = region.coverage.prefix() + token::range_step(region.bytes);
+  path.again.push({.slot = id.slot,
+                   .kind = static_cast<std::uint8_t>(SentKind::range_ack),
+                   .offset = static_cast<std::uint16_t>(region.side),
+                   .generation = id.generation});
+  touch(path);
 }
 
 void Core::complete_arrival(Path& path, Arrival& arrival, token::Region& region, Instant now) {

@@ -192,6 +192,20 @@ Core::Verdict Core::on_reply(Path& path, const wire::ReplyFrame& frame, detail::
   return Verdict::fine;
 }
 
+void Core::tell_cancelled(OutgoingCall& call) {
+  Path& path = *find_path(call.path);
+  // Its slot stays taken until the peer has said that it knows: otherwise the next call in the slot could arrive first,
+  // and nobody could tell whether this one's credit was ever counted.
+  path.again.push({.slot = call.slot,
+                   .kind = static_cast<std::uint8_t>(SentKind::cancel),
+                   .offset = call.depth,
+                   .length = static_cast<std::uint16_t>(call.bytes),
+                   .generation = call.generation});
+  call.slot_held = true;
+  path.calls.hold(call.slot, call.generation);
+  touch(path);
+}
+
 void Core::fail_call(OutgoingCall& call, Code code, const char* sentence, Instant, bool reached_peer) {
   const bool was_sent = call.state == OutgoingCall::State::sent;
   // A request whose last fragment never left cannot have run.
@@ -202,22 +216,9 @@ void Core::fail_call(OutgoingCall& call, Code code, const char* sentence, Instan
   std::uint32_t path_id = kNoPath;
   if (was_sent) {
     path_id = call.path;
-    Path& path = *find_path(path_id);
-    const wire::TransferId name{call.slot, call.generation};
-    id = name.packed();
+    id = wire::TransferId{call.slot, call.generation}.packed();
     // Tell the peer to stop, unless it is what told us, or is gone.
-    if (code == Code::cancelled || code == Code::timeout) {
-      // Its slot stays taken until the peer has said that it knows: otherwise the next call in the slot could arrive
-      // first, and nobody could tell whether this one's credit was ever counted.
-      path.again.push({.slot = call.slot,
-                       .kind = static_cast<std::uint8_t>(SentKind::cancel),
-                       .offset = call.depth,
-                       .length = static_cast<std::uint16_t>(call.bytes),
-                       .generation = call.generation});
-      call.slot_held = true;
-      path.calls.hold(call.slot, call.generation);
-      touch(path);
-    }
+    if (code == Code::cancelled || code == Code::timeout) tell_cancelled(call);
   } else if (const Peer* peer = peers.at(call.peer)) {
     path_id = peer->path;
   }

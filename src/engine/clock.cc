@@ -193,9 +193,12 @@ void Core::end_path(Path& path, Code code, const char* sentence, bool requeue, I
   for (std::size_t slot = 0; slot < path.calls.size(); ++slot) {
     OutgoingCall* call = path.calls[slot];
     if (call == nullptr) continue;
-    // One whose payload the peer has acknowledged cannot be sent again, whatever the peer says now.
-    const bool is_spent = call->is_large && transfer::Cargo::of(call->block).sealed == nullptr;
-    if (!requeue || call->generation < unseen || is_spent) {
+    // One whose payload the peer has acknowledged, or of which we have freed some, cannot be sent again, whatever the
+    // peer says now.
+    const bool is_unseen = requeue && call->generation >= unseen;
+    const bool is_spent = call->is_large && !(is_unseen ? may_write_again(transfer::Cargo::of(call->block))
+                                                        : transfer::Cargo::of(call->block).sealed != nullptr);
+    if (!is_unseen || is_spent) {
       fail_call(*call, code, sentence, now, call->generation < unseen || is_spent);
       continue;
     }

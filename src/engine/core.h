@@ -125,6 +125,7 @@ struct Core : Bounds {
   void cancel(OutgoingCall& call, Instant now);
   bool shed_for(const OutgoingCall& call, Instant now);
   Verdict on_reply(Path& path, const wire::ReplyFrame& frame, detail::Pin* buffer, Instant now);
+  void tell_cancelled(OutgoingCall& call);  // its peer; it holds its slot from then on
   void fail_call(OutgoingCall& call, Code code, const char* sentence, Instant now, bool reached_peer = true);
   void let_go(OutgoingCall& call);  // of its slot, timer, queue, reassembly and reply room
   void leave_path(OutgoingCall& call);
@@ -141,7 +142,9 @@ struct Core : Bounds {
 
   // ---- write.cc ----
   LargePath& large_of(Path& path);
-  void release_later(buffer::Sealed* sealed);  // packets that are on their way out may still be sent from it
+  // What was lent. Packets that are on their way out may still be sent from it.
+  void release_later(buffer::Sealed* sealed, buffer::PieceRange pieces) { sent_ranges.push_back({sealed, pieces}); }
+  void release_sent_ranges();
   void drop_cargo(transfer::Block* block);
   bool begin_writing(Path& path, OutgoingCall& call, Instant now);
   void start_writing(Path& path, transfer::Writer& writer, std::uint64_t region);
@@ -156,6 +159,9 @@ struct Core : Bounds {
   void on_grant(Path& path, const wire::GrantFrame& frame, Instant now);
   void on_revoke(Path& path, const wire::RevokeFrame& frame, Instant now);
   void on_transfer_ack(Path& path, const wire::SideFrame& frame);
+  Verdict on_range_ack(Path& path, const wire::RangeAckFrame& frame);
+  static bool may_write_again(transfer::Cargo& cargo);  // from its beginning
+  void give_up_writing(Path& path, transfer::Writer& writer, Instant now);
   void drop_large_reply(IncomingTransfer& transfer);
   void give_up_reply(Path& path, IncomingSlot& slot);
   void arm_writer_timer(transfer::Writer& writer, Instant now);
@@ -189,6 +195,7 @@ struct Core : Bounds {
   Verdict begin_arrival_of(Path& path, IncomingTransfer& transfer, ByteSpan opening, Instant now);
   bool takes_records(const IncomingTransfer& transfer) const;
   Code check_opening(const IncomingTransfer& transfer, ByteSpan header, std::uint64_t bytes);
+  void tell_range(Path& path, token::Region& region);
   bool use_token(Path& path, transfer::Arrival& arrival, Instant now);
   void describe_landing(const transfer::Arrival& arrival, buffer::Landing& landing);
   void place_slice(token::Region& region, const wire::SliceFrame& frame, ByteSpan slice);
@@ -376,7 +383,11 @@ struct Core : Bounds {
   schedule::Timer regions_timer;
   ReturnBox* returned = new ReturnBox;
   std::vector<ReturnBox::Item> returned_now;   // scratch
-  std::vector<buffer::Sealed*> sent_payloads;  // let go of by whoever sent them; see release_later()
+  struct SentRange {
+    buffer::Sealed* sealed;  // lent
+    buffer::PieceRange pieces;
+  };
+  std::vector<SentRange> sent_ranges;  // let go of by whoever sent them; see release_later()
   std::vector<Segment> data_segments;          // of the trains of this collect()
   std::uint32_t writer_serials = 0;
   std::uint32_t spare_tokens = 0;  // granted ahead of need and not used yet

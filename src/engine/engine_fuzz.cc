@@ -111,7 +111,7 @@ class Match {
   buffer::Sealed* seal(const std::string& text) {
     crypto::KeyBytes key;
     net_.entropy.fill(key);
-    return buffer::seal(memory_, as_bytes(text), key, buffer::thread_key());
+    return buffer::seal(memory_, as_bytes(text), key, buffer::thread_key(), buffer::kRecordBytes, buffer::kRecordBytes);
   }
   static std::string describe(ByteSpan bytes) {
     std::uint64_t sum = 0;
@@ -324,9 +324,16 @@ class Match {
       }
       case 30: {
         constexpr FrameType kTypes[] = {FrameType::request_regions, FrameType::transfer_ack,
-                                        FrameType::region_exhausted};
-        const FrameType type = kTypes[input.byte() % 3];
+                                        FrameType::region_exhausted, FrameType::range_ack};
+        const FrameType type = kTypes[input.byte() & 3];
         const auto side = static_cast<wire::Side>(input.byte() % 3);
+        if (type == FrameType::range_ack) {
+          const wire::TransferId name = id(input);
+          const std::uint64_t named = input.number();
+          frames_.raw(testing::frame_of(
+              wire::RangeAckFrame{.side = side, .id = name, .region = named, .bytes = input.number()}));
+          return;
+        }
         frames_.raw(testing::frame_of(type, {.side = side, .id = id(input)}));
         return;
       }

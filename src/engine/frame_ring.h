@@ -28,6 +28,7 @@ enum class SentKind : std::uint8_t {
   region_exhausted,
   request_regions,
   transfer_ack,
+  range_ack,
 };
 
 struct SentFrame {

@@ -143,20 +143,21 @@ void Core::arm_regions_timer() {
 
 // Whether a message keeps its region although a deadline passed.
 bool Core::may_stay(Path& path, token::Region& region, token::RegionTable::Due due, Instant now) {
+  const bool is_wanted = grants.waiting(static_cast<std::uint8_t>(region.landing->purse)) != 0;
+  const Arrival* const arrival = find_arrival(path, region.side, wire::TransferId::unpack(region.transfer));
+  const bool is_late = arrival != nullptr && arrival->transfer != nullptr && arrival->transfer->deadline < now;
   if (due == token::RegionTable::Due::idle) {
-    // Messages of one sender come one after the other: a later one waits for the earlier ones.
-    if (now - path.large->last_new_byte >= regions.options().idle_timeout) return false;
+    // Messages of one sender come one after the other: a later one waits for the earlier ones. And what its sender may
+    // have freed is taken back only for somebody who needs the memory.
+    const bool is_idle = now - path.large->last_new_byte >= regions.options().idle_timeout;
+    if (is_idle && (!region.is_told() || is_wanted || is_late)) return false;
     regions.excuse(region, now);
     return true;
   }
   // One who writes a byte now and then would keep what others wait for.
   const std::uint64_t there = region.coverage.bytes();
   const bool is_slow = there - region.renewed_bytes < region.bytes / kLeastPartPerLife;
-  if (is_slow && grants.waiting(static_cast<std::uint8_t>(region.landing->purse)) != 0) return false;
-  if (const Arrival* const arrival = find_arrival(path, region.side, wire::TransferId::unpack(region.transfer));
-      arrival != nullptr && arrival->transfer != nullptr && arrival->transfer->deadline < now) {
-    return false;
-  }
+  if ((is_slow && is_wanted) || is_late) return false;
   region.renewed_bytes = there;
   regions.renew(region, now);
   return true;

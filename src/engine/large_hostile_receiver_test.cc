@@ -68,7 +68,8 @@ class LargeHostileReceiver : public ::testing::Test {
     EXPECT_EQ(census.large_bytes, 0u);
     EXPECT_EQ(memory.taken_bytes(), 0u);
   }
-  void call_large(int server, TestCall& call, std::string_view text, Duration deadline = std::chrono::seconds(2)) {
+  void call_large(int server, TestCall& call, std::string_view text, Duration deadline = std::chrono::seconds(2),
+                  std::uint64_t piece_bytes = 0) {
     Engine& engine = net.engine(victim);
     call.method = testing::method_id("take");
     call.peer = engine.connect(net.address(server)).value();
@@ -76,11 +77,19 @@ class LargeHostileReceiver : public ::testing::Test {
     call.is_large = true;
     crypto::KeyBytes key;
     net.entropy.fill(key);
-    buffer::Sealed* const sealed = buffer::seal(memory, as_bytes(text), key, buffer::thread_key());
+    buffer::Sealed* const sealed =
+        buffer::seal(memory, as_bytes(text), key, buffer::thread_key(), buffer::kRecordBytes, piece_bytes);
     call.block = transfer::load_cargo(engine.blocks(), sealed, {.bytes = text.size()}, {});
     call.bytes = wire::kCargoBytes;
     engine.submit(call, net.now);
     net.run_for(std::chrono::milliseconds(1));
+  }
+  // Acknowledges its packets until all of it was sent.
+  void write_all_of(TestCall& call) {
+    for (int i = 0; i < 100 && transfer::Cargo::of(call.block).writer->next < kBytes; ++i) {
+      say(Frames().ping().bytes());
+      net.run_for(std::chrono::milliseconds(1));
+    }
   }
   // The name under which the call has just been sent.
   wire::TransferId name_of(const TestCall& call) {
@@ -168,6 +177,101 @@ TEST_F(LargeHostileReceiver, ThatAcknowledgesFreesNothingThatIsYetToBeSent) {
   for (const Train& train : more) engine.on_train_fate(train, TrainFate::sent, net.now);
   EXPECT_LT(memory.taken_bytes(), held);
   expect_fails(call, Code::timeout);
+}
+
+TEST_F(LargeHostileReceiver, ThatAcknowledgesARangeFreesNothingThatIsYetToBeSent) {
+  Engine& engine = net.engine(victim);
+  const auto hear = [&](const Datagram& frame) {
+    Datagram packet = puppet->seal(Frames().raw(frame).ack(0, path().next_number - 1).bytes());
+    engine.on_datagram(packet, net.address(hostile), 0, nullptr, net.now);
+  };
+  TestCall call;
+  call_large(hostile, call, std::string(kBytes, 'x'), std::chrono::seconds(2), buffer::kRecordBytes);
+  const wire::TransferId id = name_of(call);
+  hear(frame_of(wire::GrantFrame{.side = Side::request, .id = id, .region = 77, .capacity = kBytes}));
+  const transfer::Writer* const writer = transfer::Cargo::of(call.block).writer;
+  std::vector<Train> blocked;
+  for (int i = 0; i < 100 && writer->next <= 2 * buffer::kRecordBytes; ++i) {
+    for (const Train& train : blocked) engine.on_train_fate(train, TrainFate::sent, net.now);
+    blocked.clear();
+    net.run_for(std::chrono::milliseconds(1));
+    hear(Frames().ping().bytes());
+    engine.collect(blocked, net.now);
+  }
+  const std::uint64_t sent = writer->next;
+  ASSERT_GT(sent, 2 * buffer::kRecordBytes);
+  const std::uint64_t held = memory.taken_bytes();
+  hear(frame_of(wire::RangeAckFrame{.side = Side::request, .id = id, .region = 77, .bytes = sent}));
+  engine.deliver(net.now);
+  EXPECT_EQ(memory.taken_bytes(), held);
+  for (const Train& train : blocked) engine.on_train_fate(train, TrainFate::sent, net.now);
+  blocked.clear();
+  engine.collect(blocked, net.now);
+  EXPECT_LT(memory.taken_bytes(), held);
+  for (const Train& train : blocked) engine.on_train_fate(train, TrainFate::sent, net.now);
+  expect_fails(call, Code::timeout);
+}
+
+TEST_F(LargeHostileReceiver, ThatAcknowledgesRangesTwiceOutOfOrderOrOfOthersFreesNothingMore) {
+  TestCall call;
+  call_large(hostile, call, std::string(kBytes, 'x'), std::chrono::seconds(2), buffer::kRecordBytes);
+  const wire::TransferId id = name_of(call);
+  const auto acknowledge = [&](wire::TransferId which, Side side, std::uint64_t region, std::uint64_t bytes) {
+    say(frame_of(wire::RangeAckFrame{.side = side, .id = which, .region = region, .bytes = bytes}));
+    net.turn(victim);
+  };
+  acknowledge(id, Side::request, 77, 1);  // before there is a region
+  say(frame_of(wire::GrantFrame{.side = Side::request, .id = id, .region = 77, .capacity = kBytes}));
+  write_all_of(call);
+  const std::uint64_t all = memory.taken_bytes();
+  acknowledge(id, Side::reply, 77, kBytes);
+  acknowledge(id, Side::request, 78, kBytes);
+  acknowledge({id.slot, id.generation + 1}, Side::request, 77, kBytes);
+  acknowledge({id.slot + 1, id.generation}, Side::request, 77, kBytes);
+  acknowledge({wire::kMaxSlots - 1, wire::kMaxGeneration}, Side::reply, 77, ~std::uint64_t{0});
+  EXPECT_EQ(memory.taken_bytes(), all);
+  ASSERT_NE(puppet->victims_path(), nullptr);
+  acknowledge(id, Side::request, 77, 2 * buffer::kRecordBytes);
+  const std::uint64_t less = memory.taken_bytes();
+  EXPECT_EQ(less, all - buffer::kRecordBytes) << "the first piece has the payload itself";
+  acknowledge(id, Side::request, 77, 2 * buffer::kRecordBytes);
+  acknowledge(id, Side::request, 77, buffer::kRecordBytes);
+  acknowledge(id, Side::request, 77, 1);
+  EXPECT_EQ(memory.taken_bytes(), less);
+  EXPECT_NE(puppet->victims_path(), nullptr) << "none of this breaks a rule: it may have been late";
+  // It wants again what it has said that it has.
+  say(frame_of(wire::RevokeFrame{.side = Side::request, .id = id, .region = 77}));
+  net.turn(victim);
+  expect_fails(call, Code::overloaded);
+  EXPECT_FALSE(call.may_have_run);
+  puppet->listen();
+}
+
+TEST_F(LargeHostileReceiver, ThatGrantsAnotherRegionForWhatItHadEndsItsCall) {
+  TestCall call;
+  call_large(hostile, call, std::string(kBytes, 'x'), std::chrono::seconds(2), buffer::kRecordBytes);
+  const wire::TransferId id = name_of(call);
+  say(frame_of(wire::GrantFrame{.side = Side::request, .id = id, .region = 77, .capacity = kBytes}));
+  write_all_of(call);
+  say(frame_of(
+      wire::RangeAckFrame{.side = Side::request, .id = id, .region = 77, .bytes = 2 * buffer::kRecordBytes}));
+  net.turn(victim);
+  say(frame_of(wire::GrantFrame{.side = Side::request, .id = id, .region = 78, .capacity = kBytes}));
+  expect_fails(call, Code::overloaded);
+}
+
+TEST_F(LargeHostileReceiver, ThatAcknowledgesMoreThanWasSentBreaksTheRules) {
+  TestCall call;
+  call_large(hostile, call, std::string(kBytes, 'x'), std::chrono::seconds(2), buffer::kRecordBytes);
+  const wire::TransferId id = name_of(call);
+  say(frame_of(wire::GrantFrame{.side = Side::request, .id = id, .region = 77, .capacity = kBytes}));
+  net.turn(victim);
+  const std::uint64_t rejected = net.engine(victim).events().counters.packets_rejected;
+  puppet->say(
+      Frames().raw(frame_of(wire::RangeAckFrame{.side = Side::request, .id = id, .region = 77, .bytes = kBytes + 1})));
+  EXPECT_EQ(net.engine(victim).events().counters.packets_rejected, rejected + 1);
+  EXPECT_EQ(puppet->victims_path(), nullptr);
+  expect_fails(call, Code::reset);
 }
 
 TEST_F(LargeHostileReceiver, ThatGivesTokensWithoutEndFillsNoMemory) {

@@ -26,6 +26,9 @@ inline Datagram frame_of(const wire::GrantFrame& frame) {
 inline Datagram frame_of(const wire::RevokeFrame& frame) {
   return encoded([&](std::byte* to) { return wire::encode(frame, to); });
 }
+inline Datagram frame_of(const wire::RangeAckFrame& frame) {
+  return encoded([&](std::byte* to) { return wire::encode(frame, to); });
+}
 inline Datagram frame_of(wire::FrameType type, const wire::SideFrame& frame) {
   return encoded([&](std::byte* to) { return wire::encode(type, frame, to); });
 }
@@ -118,6 +121,8 @@ inline const std::byte* end_of_frame(const std::byte* at, const std::byte* end) 
     case wire::FrameType::request_regions:
     case wire::FrameType::transfer_ack:
       return skip(wire::SideFrame{});
+    case wire::FrameType::range_ack:
+      return skip(wire::RangeAckFrame{});
     default:
       return nullptr;
   }

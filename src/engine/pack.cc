@@ -274,8 +274,7 @@ void Core::collect(std::vector<Train>& out, Instant now) {
   cut_short = false;
   data_segments.clear();
   // What these packets were sent from has left by now.
-  for (buffer::Sealed* sealed : sent_payloads) detail::unpin(sealed);
-  sent_payloads.clear();
+  release_sent_ranges();
   if (returned->has_some()) take_returned(now);
   send_plain_datagrams(out);
   // One train for each path that has something, so that it leaves at once; those with more come again next time.

@@ -225,6 +225,7 @@ void Packer::write_again() {
       case SentKind::region_exhausted:
       case SentKind::request_regions:
       case SentKind::transfer_ack:
+      case SentKind::range_ack:
         done = write_large_control(frame);
         break;
     }
@@ -282,6 +283,14 @@ bool Packer::write_large_control(const SentFrame& frame) {
       }
       at_ = wire::encode(wire::FrameType::request_regions, {.side = side, .id = id}, at_);
       break;
+    case SentKind::range_ack: {
+      const transfer::Arrival* const arrival = core_.find_arrival(path_, side, id);
+      const token::Region* const region = arrival != nullptr ? core_.regions.find(arrival->region) : nullptr;
+      if (region == nullptr || region->coverage.prefix() == 0) return true;  // all of it is there, or its region is gone
+      at_ = wire::encode(
+          wire::RangeAckFrame{.side = side, .id = id, .region = region->id, .bytes = region->coverage.prefix()}, at_);
+      break;
+    }
     default:
       at_ = wire::encode(wire::FrameType::transfer_ack, {.side = side, .id = id}, at_);
       break;

@@ -43,7 +43,8 @@ void Core::try_again_later(Peer& peer, Instant now) {
 
 bool Core::put_off(OutgoingCall& call, Code code, bool may_have_run, Instant now) {
   if (!call.is_patient || may_have_run || closed || !may_pass(code)) return false;
-  if (call.is_large && transfer::Cargo::of(call.block).sealed == nullptr) return false;  // the peer had all of it
+  // The peer has had all of it, or some, and we have not any more.
+  if (call.is_large && !may_write_again(transfer::Cargo::of(call.block))) return false;
   leave_path(call);
   call.state = OutgoingCall::State::delayed;
   ++calls_queued;

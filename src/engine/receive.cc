@@ -271,6 +271,13 @@ Core::Verdict Core::on_frames(Path& path, ByteSpan frames, ByteSpan slice, bool&
         ack_eliciting = true;
         break;
       }
+      case wire::FrameType::range_ack: {
+        wire::RangeAckFrame frame;
+        at = wire::decode(at, end, frame);
+        if (at == nullptr || on_range_ack(path, frame) == Verdict::violation) return Verdict::violation;
+        ack_eliciting = true;
+        break;
+      }
       case wire::FrameType::ping:
         ++at;
         ack_eliciting = true;

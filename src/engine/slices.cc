@@ -27,8 +27,19 @@ bool Core::next_slice(Path& path, Slice& slice) {
     Writer* const writer = writers.at(frame.slot);
     if (writer != nullptr && writer->path == path.id && writer->region != wire::kNoRegion &&
         writer->serial == static_cast<std::uint32_t>(frame.generation >> kOffsetBits)) {
-      slice = {.writer = writer, .offset = frame.generation & kOffsetMask, .length = frame.length, .is_again = true};
-      return true;
+      // What the receiver has said that it has is not sent again, and may be free.
+      const std::uint64_t offset = frame.generation & kOffsetMask, end = offset + frame.length;
+      const std::uint64_t acknowledged = writer->cargo->acknowledged;
+      if (offset >= acknowledged) [[likely]] {
+        slice = {.writer = writer, .offset = offset, .length = frame.length, .is_again = true};
+        return true;
+      }
+      if (end > acknowledged) {
+        large.again.push({.slot = frame.slot,
+                          .kind = frame.kind,
+                          .length = static_cast<std::uint16_t>(end - acknowledged),
+                          .generation = frame.generation - offset + acknowledged});
+      }
     }
     large.again.pop();  // it was acknowledged as a whole, cancelled, or its region was taken back
   }

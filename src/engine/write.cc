@@ -12,11 +12,15 @@ LargePath& Core::large_of(Path& path) {
   return *path.large;
 }
 
-void Core::release_later(buffer::Sealed* sealed) { sent_payloads.push_back(sealed); }
+void Core::release_sent_ranges() {
+  for (const SentRange& sent : sent_ranges) buffer::give_back(sent.sealed, sent.pieces);
+  sent_ranges.clear();
+}
 
 void Core::drop_cargo(transfer::Block* block) {
   crypto::wipe({Cargo::opening(block) + wire::kCargoKeyOffset, crypto::kKeyBytes});
-  if (buffer::Sealed* sealed = std::exchange(Cargo::of(block).sealed, nullptr)) release_later(sealed);
+  Cargo& cargo = Cargo::of(block);
+  if (buffer::Sealed* sealed = std::exchange(cargo.sealed, nullptr)) release_later(sealed, cargo.held);
 }
 
 void Core::drop_bytes(OutgoingCall& call) {
@@ -102,6 +106,7 @@ void Core::on_grant(Path& path, const wire::GrantFrame& frame, Instant now) {
   if (writer == nullptr || writer->region == frame.region || writer->has_lost(frame.region)) return;
   if (frame.capacity < writer->cargo->bytes) return;  // of no use; the deadline ends it
   wheel.cancel(writer->pause);
+  if (!may_write_again(*writer->cargo)) return give_up_writing(path, *writer, now);
   start_writing(path, *writer, frame.region);
 }
 
@@ -119,6 +124,7 @@ void Core::on_revoke(Path& path, const wire::RevokeFrame& frame, Instant now) {
     }
     return give_up_reply(path, path.incoming[frame.id.slot]);
   }
+  if (!may_write_again(*writer->cargo)) return give_up_writing(path, *writer, now);
   writer->lost_regions[writer->lost_count++] = frame.region;
   if (writer->lost_count == 1) return ask_again(path, *writer);
   // A receiver that takes back again and again is short of memory: all who lost theirs would ask at once.
@@ -140,6 +146,45 @@ void Core::ask_again(Path& path, const Writer& writer) {
 
 void Core::on_pause_timer(Writer& writer) {
   if (Path* const path = find_path(writer.path)) ask_again(*path, writer);
+}
+
+// The receiver has the beginning of it. As long as that is nowhere else it could be asked for again: then the message
+// fails.
+Core::Verdict Core::on_range_ack(Path& path, const wire::RangeAckFrame& frame) {
+  Writer* const writer = find_writer(path, frame.side, frame.id);
+  if (writer == nullptr || writer->region != frame.region) return Verdict::fine;  // over, or of a region that is gone
+  if (frame.bytes > writer->next) return Verdict::violation;  // it was never sent
+  Cargo& cargo = *writer->cargo;
+  if (frame.bytes <= cargo.acknowledged || cargo.held.begin == cargo.held.end) return Verdict::fine;
+  cargo.acknowledged = frame.bytes;
+  const std::uint32_t first_needed =
+      frame.bytes == cargo.bytes ? cargo.held.end : cargo.sealed->piece_at(cargo.first_byte + frame.bytes);
+  if (first_needed == cargo.held.begin) return Verdict::fine;
+  detail::pin(cargo.sealed);
+  release_later(cargo.sealed, {.begin = cargo.held.begin, .end = first_needed});
+  cargo.held.begin = first_needed;
+  touch(path);
+  return Verdict::fine;
+}
+
+// False: it is not all there any more.
+bool Core::may_write_again(Cargo& cargo) {
+  if (cargo.sealed == nullptr) return false;
+  if (cargo.acknowledged == 0) return true;
+  const std::uint32_t first = cargo.sealed->piece_at(cargo.first_byte);
+  if (!buffer::hold_again(*cargo.sealed, {.begin = first, .end = cargo.held.begin})) return false;
+  cargo.held.begin = first;
+  cargo.acknowledged = 0;
+  return true;
+}
+
+// The receiver wants again what it had, and we have not any more. It has not run the request, and must not wait for it.
+void Core::give_up_writing(Path& path, Writer& writer, Instant now) {
+  if (writer.is_reply()) return give_up_reply(path, path.incoming[writer.transfer->slot]);
+  tell_cancelled(*writer.call);
+  fail_call(*writer.call, Code::overloaded,
+            "the peer took its memory back, and some of the payload is free by now: who keeps it can send it again", now,
+            false);
 }
 
 // The receiver has all of it, or has no use for it: either way the payload may go.
@@ -202,7 +247,7 @@ void Core::answer_large(IncomingTransfer& transfer, buffer::Sealed* sealed, tran
   if (path == nullptr) {
     finish_credit(transfer);
     release_incoming(transfer);
-    detail::unpin(sealed);
+    buffer::give_back(sealed, transfer::pieces_of(*sealed, range));
     return;
   }
   // A peer that asks for replies and fetches none must not keep all of the memory that the others' come from.
@@ -214,7 +259,7 @@ void Core::answer_large(IncomingTransfer& transfer, buffer::Sealed* sealed, tran
                          !config.payloads_are_short || !config.payloads_are_short();
   Writer* const writer = has_share ? writers.acquire() : nullptr;
   if (writer == nullptr) {
-    detail::unpin(sealed);
+    buffer::give_back(sealed, transfer::pieces_of(*sealed, range));
     return answer_error(transfer, Code::overloaded, true,
                         has_share ? "too many large messages are under way"
                                   : "memory is short, and the caller has more than its share of it in replies",

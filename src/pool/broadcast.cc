@@ -189,7 +189,7 @@ Task<BroadcastOutcome> run_broadcast(std::shared_ptr<worker::Worker> loop, std::
                     peers[peer].unary(method, payload,
                                       {.priority = options.priority, .deadline = options.deadline, .header = header}));
   }
-  // Its memory goes back when the last peer has it, or is given up.
+  // Its memory goes back piece by piece as the last peer has it, or is given up.
   payload = Payload();
   auto decided = gathering.decided(loop);
   co_await decided;
@@ -204,9 +204,9 @@ Task<BroadcastOutcome> run_broadcast(std::shared_ptr<worker::Worker> loop, std::
 
 namespace weir {
 
-Bulk<BroadcastOutcome> Pool::broadcast(std::span<const Peer> peers, Method method, const Payload& payload,
+Bulk<BroadcastOutcome> Pool::broadcast(std::span<const Peer> peers, Method method, Payload payload,
                                        const BroadcastOptions& options) const {
-  return {pool::run_broadcast(state_->loop(), {peers.begin(), peers.end()}, method, payload,
+  return {pool::run_broadcast(state_->loop(), {peers.begin(), peers.end()}, method, std::move(payload),
                               std::string(options.header), options),
           state_->loop()};
 }

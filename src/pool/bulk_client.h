@@ -27,8 +27,8 @@ inline constexpr std::uint64_t kPartBytes = std::uint64_t{34} * buffer::kRecordB
 inline constexpr std::uint64_t kThreadlessPartBytes = std::uint64_t{4} * buffer::kRecordBytes;
 inline constexpr std::size_t kPartsOutstanding = 4;
 
-// The records in `range` of a payload as a large request.
-[[nodiscard]] Call send_part(const std::shared_ptr<detail::PeerState>& peer, Method method, const Payload& payload,
+// The records in `range` of a payload as a large request. Somebody holds these pieces.
+[[nodiscard]] Call send_part(const std::shared_ptr<detail::PeerState>& peer, Method method, buffer::Sealed& payload,
                              const transfer::CargoRange& range, const CallOptions& options);
 
 // When all of it has to be done.

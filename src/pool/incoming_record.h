@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "buffer/holds.h"
 #include "buffer/landing.h"
 #include "buffer/sealed.h"
 #include "pool/intake.h"
@@ -44,7 +45,7 @@ struct IncomingRecord {
 
   // The answer, on its way from another thread: header and body, or the sentence of a failure.
   transfer::Block* answer = nullptr;
-  buffer::Sealed* answer_body = nullptr;  // of a large one: `answer` is its header only
+  buffer::Sealed* answer_body = nullptr;  // of a large one, lent: `answer` is its header only
   std::uint32_t answer_bytes = 0;
   std::uint32_t answer_header_bytes = 0;
   bool answer_failed = false;
@@ -75,7 +76,9 @@ namespace weir::pool {
 // Gives a record back with all that it carries; nobody is answered.
 inline void drop_incoming(detail::IncomingRecord* record) noexcept {
   if (record->answer != nullptr) detail::unpin(std::exchange(record->answer, nullptr));
-  if (record->answer_body != nullptr) detail::unpin(std::exchange(record->answer_body, nullptr));
+  if (buffer::Sealed* const body = std::exchange(record->answer_body, nullptr)) {
+    buffer::give_back(body, buffer::pieces_of(*body, 0, body->bytes));
+  }
   record->storage = Body();
   record->landing = nullptr;
   record->intake.reset();

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "buffer/holds.h"
 #include "buffer/work.h"
 #include "pool/gate.h"
 #include "pool/incoming_record.h"
@@ -46,12 +47,12 @@ HeapBytes* make_heap_bytes(std::size_t size) {
 using pool::check_large;
 using pool::LargeSize;
 
-// Takes over one reference on `body`.
+// Takes over what was lent of all of `body`.
 void give_large(detail::IncomingRecord* record, buffer::Sealed* body, Bytes header) {
   pool::Gate& gate = *record->core->shared;
   if (gate.is_mine()) {
     if (gate.post != nullptr) return gate.post->reply_large(record, header, body);
-    detail::unpin(body);
+    buffer::give_back(body, buffer::pieces_of(*body, 0, body->bytes));
     return detail::IncomingRecord::Pool::release(record);
   }
   record->answer_failed = false;
@@ -108,9 +109,9 @@ Reply::Reply(Bytes body, Bytes header) : header_bytes_(static_cast<std::uint32_t
   storage_ = Body(Bytes{both->data(), size}, both);
 }
 
-Reply::Reply(const Payload& payload, std::string_view header)
+Reply::Reply(Payload payload, std::string_view header)
     : header_bytes_(static_cast<std::uint32_t>(header.size())), has_payload_(true) {
-  auto* both = new PayloadBytes{{{1}, &PayloadBytes::destroy}, payload, std::string(header)};
+  auto* both = new PayloadBytes{{{1}, &PayloadBytes::destroy}, std::move(payload), std::string(header)};
   storage_ = Body(as_bytes(both->header), both);
 }
 
@@ -149,7 +150,7 @@ void Responder::reply(Bytes body, Bytes header) {
   gate.answer(record);
 }
 
-void Responder::reply(const Payload& payload, Bytes header) {
+void Responder::reply(Payload payload, Bytes header) {
   if (payload.size() == 0) return reply(Bytes{}, header);
   detail::IncomingRecord* record = std::exchange(record_, nullptr);
   WEIR_CHECK(record != nullptr, kAnsweredTwice);
@@ -157,7 +158,10 @@ void Responder::reply(const Payload& payload, Bytes header) {
   if (Result<void> checked = check_large(record->core->shared->limits(), size); !checked) {
     return Responder(record).fail(checked.error().code(), checked.error().message());
   }
-  give_large(record, Payload(payload).release(), header);
+  buffer::Sealed& body = *payload.sealed();
+  buffer::Sealed* const lent = buffer::lend(body, buffer::pieces_of(body, 0, body.bytes));
+  payload = Payload();  // from now on the answer alone needs it
+  give_large(record, lent, header);
 }
 
 void Responder::fail(Code code, std::string_view sentence) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "buffer/holds.h"
 #include "buffer/seal.h"
 #include "engine/config.h"
 #include "pool/bulk_client.h"
@@ -109,13 +110,13 @@ inline Call send(const Way& way, Gate& gate) {
   return call;
 }
 
-// Takes over one reference on `body`.
+// Takes over what was lent of `body`.
 Call submit_payload(detail::PeerState& peer, std::uint64_t method, buffer::Sealed* body,
                     const transfer::CargoRange& range, const CallOptions& options) {
   Way way;
   const Code code = find_way(peer, way);
   if (way.record == nullptr) {
-    detail::unpin(body);
+    buffer::give_back(body, transfer::pieces_of(*body, range));
     return no_way(code);
   }
   fill(way, peer, method, options);
@@ -184,21 +185,24 @@ Call Peer::unary(Method method, Bytes body, const CallOptions& options) const {
   return submit(state_, method.id(), body, options, false);
 }
 
-Call Peer::unary(Method method, const Payload& payload, const CallOptions& options) const {
+Call Peer::unary(Method method, Payload payload, const CallOptions& options) const {
   if (payload.size() == 0) return unary(method, Bytes{}, options);
   MethodNames::of_process().note(method);
   if (!is_possible(*state_, options)) return refused(*state_, options);
   const pool::LargeSize size{.body_bytes = payload.size(), .header_bytes = options.header.size()};
   if (Result<void> checked = pool::check_large(state_->gate->limits(), size); !checked) return Call(checked.error());
-  return submit_payload(*state_, method.id(), Payload(payload).release(), {.bytes = payload.size()}, options);
+  const transfer::CargoRange whole{.bytes = payload.size()};
+  buffer::Sealed* const body = buffer::lend(*payload.sealed(), transfer::pieces_of(*payload.sealed(), whole));
+  payload = Payload();  // from now on the call alone needs it
+  return submit_payload(*state_, method.id(), body, whole, options);
 }
 
-Call pool::send_part(const std::shared_ptr<detail::PeerState>& peer, Method method, const Payload& payload,
+Call pool::send_part(const std::shared_ptr<detail::PeerState>& peer, Method method, buffer::Sealed& payload,
                      const transfer::CargoRange& range, const CallOptions& options) {
   if (!is_possible(*peer, options)) return refused(*peer, options);
   const LargeSize size{.body_bytes = range.bytes, .header_bytes = options.header.size()};
   if (Result<void> checked = check_large(peer->gate->limits(), size); !checked) return Call(checked.error());
-  return submit_payload(*peer, method.id(), Payload(payload).release(), range, options);
+  return submit_payload(*peer, method.id(), buffer::lend(payload, transfer::pieces_of(payload, range)), range, options);
 }
 
 Call Peer::ready(const CallOptions& options) const { return submit(state_, 0, {}, options, true); }

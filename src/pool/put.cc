@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "buffer/block.h"
+#include "buffer/holds.h"
 #include "pool/bulk_client.h"
 #include "pool/gate.h"
 #include "weir/pool.h"
@@ -35,6 +36,31 @@ Result<void> judge(const Result<Reply>& reply, const Part& part, std::uint64_t& 
   if (answer->code == Code{}) return {};
   return std::unexpected(Error(answer->code, std::string(answer->sentence), true));
 }
+
+// What a put needs of its payload: at first all that is not acknowledged, then less and less.
+class Remainder {
+ public:
+  Remainder(Payload payload, std::uint64_t begin) : held_(buffer::pieces_of(*payload.sealed(), begin, payload.size())) {
+    sealed_ = buffer::lend(*payload.sealed(), held_);
+  }
+  Remainder(const Remainder&) = delete;
+  Remainder& operator=(const Remainder&) = delete;
+  ~Remainder() { buffer::give_back(sealed_, held_); }
+  buffer::Sealed& operator*() const { return *sealed_; }
+  buffer::Sealed* operator->() const { return sealed_; }
+
+  // All before `offset` has arrived.
+  void let_go(std::uint64_t offset) {
+    const std::uint32_t first = offset == sealed_->bytes ? held_.end : sealed_->piece_at(offset);
+    if (first <= held_.begin) return;
+    buffer::let_go(*sealed_, {.begin = held_.begin, .end = first});
+    held_.begin = first;
+  }
+
+ private:
+  buffer::PieceRange held_;
+  buffer::Sealed* sealed_;
+};
 
 Result<void> check_payload(const Payload& payload, const PutOptions& options) {
   const buffer::Sealed* const sealed = payload.sealed();
@@ -78,9 +104,9 @@ Task<Result<PutReport>> run_put(std::shared_ptr<detail::PeerState> peer, BulkNam
                          {.priority = options.priority, .deadline = options.deadline, .header = header});
   const Result<AskAnswer> answer = ask_answer(co_await asking);
   if (!answer) co_return std::unexpected(stopped_at(answer.error(), report.acknowledged_bytes, bytes));
-  if (bytes == 0) co_return report;
+  if (bytes == options.resume_at) co_return report;
 
-  buffer::Sealed* const sealed = payload.sealed();
+  Remainder sealed(std::move(payload), options.resume_at);
   const std::uint64_t most = std::min(kPartBytes, answer->largest_part_bytes);
   const std::uint64_t part_bytes =
       std::min<std::uint64_t>(most, peer->gate->limits().message_bytes) / sealed->record_bytes * sealed->record_bytes;
@@ -100,7 +126,7 @@ Task<Result<PutReport>> run_put(std::shared_ptr<detail::PeerState> peer, BulkNam
       frame.bytes = part.bytes;
       header = encode(frame);
       part.call =
-          send_part(peer, kPutMethod, payload, {.first_record = next / sealed->record_bytes, .bytes = part.bytes},
+          send_part(peer, kPutMethod, *sealed, {.first_record = next / sealed->record_bytes, .bytes = part.bytes},
                     {.priority = options.priority, .deadline = *time_left, .header = header});
       next += part.bytes;
       parts.push_back(std::move(part));
@@ -115,6 +141,7 @@ Task<Result<PutReport>> run_put(std::shared_ptr<detail::PeerState> peer, BulkNam
     report.acknowledged_bytes += written_bytes;
     tell();
     if (!judged) failure = judged.error();
+    if (!failure) sealed.let_go(report.acknowledged_bytes);
     parts.pop_front();
     // Dropping the others would leave it open when they are written for the last time.
     for (; failure && !is_late(reply) && !parts.empty(); parts.pop_front()) {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "buffer/buffer_pool.h"
+#include "buffer/holds.h"
 #include "buffer/landing.h"
 #include "buffer/seal.h"
 #include "crypto/entropy.h"
@@ -57,7 +58,8 @@ Result<buffer::Sealed*> seal_text(Gate& gate, ByteSpan text) {
   Result<Payload> payload = buffer::seal_into(std::move(*room), text, key, buffer::thread_key());
   crypto::wipe(key);
   if (!payload) return std::unexpected(std::move(payload).error());
-  return payload->release();
+  buffer::Sealed* const sealed = payload->sealed();
+  return buffer::lend(*sealed, buffer::pieces_of(*sealed, 0, sealed->bytes));
 }
 
 Result<void> check_large(const Limits& limits, const LargeSize& size) {

@@ -120,6 +120,7 @@ Region* RegionTable::grant(const Grant& grant, Instant now) {
   region->transfer = 0;
   region->bytes = 0;
   region->renewed_bytes = 0;
+  region->range_due = kNeverTold;
   move(*region, RegionEvent::grant);
   region->last_write = advance(now);
   region->expires = latest_ + options_.lifetime;
@@ -136,6 +137,7 @@ bool RegionTable::bind(Region& region, const Binding& binding, Instant now) {
   region.side = binding.side;
   region.transfer = binding.transfer;
   region.bytes = binding.bytes;
+  region.range_due = binding.bytes > range_step(binding.bytes) ? range_step(binding.bytes) : kNeverTold;
   region.last_write = advance(now);
   append<&Region::by_write>(by_write_, region);
   return true;

@@ -14,6 +14,7 @@
 // and every operation is O(1).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -67,6 +68,12 @@ inline constexpr std::size_t kWriteRefusals = 5;
 
 struct PathRegions;
 
+// The sender of a message is told now and then how much of it is there: after this much of it, each time. Never of one
+// that is no larger.
+inline constexpr std::uint64_t kSmallestRange = 1u << 20;
+inline constexpr std::uint64_t kNeverTold = ~std::uint64_t{0};
+inline constexpr std::uint64_t range_step(std::uint64_t bytes) { return std::max(kSmallestRange, bytes / 8); }
+
 struct Region {
   std::uint64_t id = wire::kNoRegion;
   buffer::Landing* landing = nullptr;  // one reference
@@ -81,11 +88,14 @@ struct Region {
   Instant last_write{};  // that brought new bytes, or when it was bound
   Instant expires{};
   std::uint64_t renewed_bytes = 0;  // that were there when its life was last prolonged
+  std::uint64_t range_due = kNeverTold;  // the sender is told when so much is there without a gap
   std::uint64_t moved_bytes = 0;    // into it, also those that were there already: counted as work when it ends
 
   bool is_bound() const { return side != wire::Side::none; }
   // How far it may be written.
   std::uint64_t limit() const { return is_bound() ? bytes : landing->capacity; }
+  // Its sender may have freed what it was told is there.
+  bool is_told() const { return range_due != kNeverTold && range_due > range_step(bytes); }
   bool is_covered() const { return is_bound() && coverage.covers(bytes); }
 
   struct Hook {

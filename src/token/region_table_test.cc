@@ -206,6 +206,22 @@ TEST_F(Regions, ARegionIsBoundToOneTransferAndOnlyIfTheMessageFits) {
 }
 
 // The data of a token may overtake the message that names it.
+TEST_F(Regions, WhoSendsIsToldOfEachEighthButNeverOfLessThanAMegabyte) {
+  constexpr std::uint64_t kMega = 1u << 20;
+  EXPECT_EQ(range_step(1), kMega);
+  EXPECT_EQ(range_step(8 * kMega), kMega);
+  EXPECT_EQ(range_step(80 * kMega), 10 * kMega);
+  for (const std::uint64_t bytes : {std::uint64_t{1'000}, kMega, kMega + 1, 80 * kMega}) {
+    TestLanding landing{bytes};
+    Region* const region = grant(landing);
+    EXPECT_EQ(region->range_due, kNeverTold) << "it is nobody's yet";
+    ASSERT_TRUE(bind(*region, bytes));
+    EXPECT_EQ(region->range_due, bytes <= kMega ? kNeverTold : range_step(bytes));
+    EXPECT_FALSE(region->is_told());
+    table.revoke(*region, now);
+  }
+}
+
 TEST_F(Regions, WhatWasWrittenBeforeTheBindingCounts) {
   Region* const region = grant(one);
   ASSERT_TRUE(table.cover(*region, {0, 500}, now));

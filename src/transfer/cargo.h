@@ -8,6 +8,7 @@
 #include <new>
 
 #include "base/bytes.h"
+#include "buffer/holds.h"
 #include "buffer/sealed.h"
 #include "transfer/block_pool.h"
 #include "wire/large_frame.h"
@@ -21,6 +22,8 @@ struct Cargo {
   Writer* writer = nullptr;          // the engine's
   std::uint64_t first_byte = 0;      // in the payload: where a record begins
   std::uint64_t bytes = 0;
+  std::uint64_t acknowledged = 0;  // of these: the receiver has them, and we need not
+  buffer::PieceRange held;         // that have the others
 
   static constexpr std::size_t kRoom = 64;  // in front of the opening
 
@@ -35,12 +38,20 @@ struct CargoRange {
   std::uint64_t bytes = 0;
 };
 
-// A block that holds the cargo and its opening; takes over one reference on `sealed`. The opening's length is
+inline buffer::PieceRange pieces_of(const buffer::Sealed& sealed, CargoRange range) {
+  const std::uint64_t begin = range.first_record * sealed.record_bytes;
+  return buffer::pieces_of(sealed, begin, begin + range.bytes);
+}
+
+// A block that holds the cargo and its opening; takes over what buffer::lend() gave for the range. The opening's length is
 // wire::kCargoBytes + header.size().
 inline Block* load_cargo(BlockPool& blocks, buffer::Sealed* sealed, CargoRange range, ByteSpan header) {
   Block* block = blocks.acquire(Cargo::kRoom + wire::kCargoBytes + header.size());
   ::new (static_cast<void*>(block->bytes()))
-      Cargo{.sealed = sealed, .first_byte = range.first_record * sealed->record_bytes, .bytes = range.bytes};
+      Cargo{.sealed = sealed,
+            .first_byte = range.first_record * sealed->record_bytes,
+            .bytes = range.bytes,
+            .held = pieces_of(*sealed, range)};
   std::byte* const opening = Cargo::opening(block);
   wire::encode_cargo({.body_bytes = range.bytes,
                       .payload_bytes = sealed->adopted ? sealed->binding_bytes : sealed->bytes,
@@ -56,7 +67,8 @@ inline Block* load_cargo(BlockPool& blocks, buffer::Sealed* sealed, CargoRange r
 // Lets go of a block, and of the cargo in it if it has one.
 inline void drop_block(Block* block, bool is_large) {
   if (is_large) {
-    if (buffer::Sealed* sealed = Cargo::of(block).sealed) detail::unpin(sealed);
+    const Cargo& cargo = Cargo::of(block);
+    if (cargo.sealed != nullptr) buffer::give_back(cargo.sealed, cargo.held);
   }
   detail::unpin(block);
 }

@@ -37,6 +37,7 @@ enum class FrameType : std::uint8_t {
   region_exhausted = 20,
   request_regions = 21,
   transfer_ack = 22,
+  range_ack = 23,
 };
 
 // Names a transfer within a path (F-5): slot in the low 24 bits, generation in the high 40.

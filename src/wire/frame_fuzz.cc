@@ -137,6 +137,14 @@ const std::byte* large(const std::byte* at, const std::byte* end, std::byte* scr
       again_end = encode(type, frame, scratch);
       break;
     }
+    case FrameType::range_ack: {
+      RangeAckFrame frame;
+      next = decode(at, end, frame);
+      if (next == nullptr) return nullptr;
+      WEIR_CHECK(frame.side <= Side::reply, "a side that there is not");
+      again_end = encode(frame, scratch);
+      break;
+    }
     default:
       return nullptr;
   }

@@ -76,6 +76,16 @@ struct SideFrame {
 };
 inline constexpr std::size_t kSideBytes = 1 + 1 + 8 + 4;
 
+// G-12. The first `bytes` of the message are there.
+struct RangeAckFrame {
+  Side side = Side::none;
+  TransferId id;
+  std::uint64_t region = 0;  // that they were written into
+  std::uint64_t bytes = 0;
+};
+inline constexpr std::size_t kRangeAckBytes = 1 + 1 + 8 + 8 + 8;
+static_assert(kRangeAckBytes <= kGrantBytes, "the largest of these frames");
+
 // ---- encoding: the caller has made room ----
 inline void encode_cargo(const CargoFrame& frame, std::byte* to) {
   store<std::uint64_t>(to, frame.body_bytes);
@@ -123,6 +133,15 @@ inline std::byte* encode(FrameType type, const SideFrame& frame, std::byte* to) 
   store<std::uint64_t>(to + 2, frame.id.packed());
   store<std::uint32_t>(to + 10, frame.value);
   return to + kSideBytes;
+}
+
+inline std::byte* encode(const RangeAckFrame& frame, std::byte* to) {
+  to[0] = static_cast<std::byte>(FrameType::range_ack);
+  to[1] = static_cast<std::byte>(frame.side);
+  store<std::uint64_t>(to + 2, frame.id.packed());
+  store<std::uint64_t>(to + 10, frame.region);
+  store<std::uint64_t>(to + 18, frame.bytes);
+  return to + kRangeAckBytes;
 }
 
 // ---- decoding: null (or false) if it is cut short or makes no sense ----
@@ -173,6 +192,13 @@ inline const std::byte* decode(const std::byte* at, const std::byte* end, SideFr
   frame.id = TransferId::unpack(load<std::uint64_t>(at + 2));
   frame.value = load<std::uint32_t>(at + 10);
   return at + kSideBytes;
+}
+inline const std::byte* decode(const std::byte* at, const std::byte* end, RangeAckFrame& frame) {
+  if (static_cast<std::size_t>(end - at) < kRangeAckBytes || !take_side(at[1], frame.side, Side::reply)) return nullptr;
+  frame.id = TransferId::unpack(load<std::uint64_t>(at + 2));
+  frame.region = load<std::uint64_t>(at + 10);
+  frame.bytes = load<std::uint64_t>(at + 18);
+  return frame.region != kNoRegion && frame.bytes != 0 ? at + kRangeAckBytes : nullptr;
 }
 
 }  // namespace weir::wire

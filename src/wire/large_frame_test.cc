@@ -160,6 +160,29 @@ TEST(SideFrame, ComesBackAsItWasWritten) {
   }
 }
 
+TEST(RangeAckFrame, ComesBackAsItWasWritten) {
+  for (const Side side : {Side::request, Side::reply}) {
+    const RangeAckFrame frame{.side = side, .id = kId, .region = 0x0102030405060708, .bytes = 0x1112131415161718};
+    const Bytes bytes = encoded([&](std::byte* to) { return encode(frame, to); });
+    EXPECT_EQ(bytes.size(), kRangeAckBytes);
+    EXPECT_EQ(static_cast<FrameType>(bytes[0]), FrameType::range_ack);
+    const auto again = decoded<RangeAckFrame>(bytes);
+    EXPECT_EQ(again.side, side);
+    EXPECT_EQ(again.id.packed(), kId.packed());
+    EXPECT_EQ(again.region, frame.region);
+    EXPECT_EQ(again.bytes, frame.bytes);
+  }
+}
+
+TEST(RangeAckFrame, OfNothingIsNone) {
+  for (const RangeAckFrame& frame : {RangeAckFrame{.side = Side::request, .id = kId, .region = 0, .bytes = 1},
+                                     RangeAckFrame{.side = Side::request, .id = kId, .region = 1, .bytes = 0}}) {
+    const Bytes bytes = encoded([&](std::byte* to) { return encode(frame, to); });
+    RangeAckFrame again;
+    EXPECT_EQ(decode(bytes.data(), bytes.data() + bytes.size(), again), nullptr);
+  }
+}
+
 template <class Frame>
 void expect_no_other_sides(Bytes bytes, Side largest) {
   for (unsigned side = 0; side < 256; ++side) {
@@ -176,6 +199,8 @@ TEST(Side, ThatThereIsNotMakesNoFrame) {
   // What asks for memory or acknowledges it is about a message.
   expect_no_other_sides<SideFrame>(
       encoded([](std::byte* to) { return encode(FrameType::transfer_ack, SideFrame{}, to); }), Side::reply);
+  expect_no_other_sides<RangeAckFrame>(
+      encoded([](std::byte* to) { return encode(RangeAckFrame{.region = 1, .bytes = 1}, to); }), Side::reply);
 }
 
 TEST(LargeMessageFrames, AreRequestsAndRepliesOfAnotherType) {
