@@ -69,7 +69,7 @@ class Seat final : public Pollable {
   // A chunk of a burst, answered together: so many bytes if they hold so many messages, or so many bytes at the most.
   static constexpr std::size_t kChunkBytes = 16 * 1024;
   static constexpr std::size_t kChunkMessages = 64;
-  static constexpr std::size_t kLargestChunkBytes = 128 * 1024;
+  static constexpr std::size_t kLargestChunkBytes = 256 * 1024;
 
   bool receive(Instant now);
   bool deliver_and_transmit(Instant now);
