@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "pool/gate.h"
 #include "pool/openings.h"
 #include "pool/post.h"
 #include "weir/message.h"
@@ -19,12 +20,24 @@ constexpr Duration kLastMoment = std::chrono::milliseconds(100);
 
 constinit thread_local const Executor* executor_of_this_thread = nullptr;
 
+// What the handler is given, on the thread that it runs on.
+Body take_request(IncomingRecord& record) {
+  if (std::exchange(record.is_kept, false)) [[likely]]
+    return take_kept(*record.transfer);
+  if (record.unopened != nullptr) {
+    buffer::Landing* const landing = take_landing(record);
+    return Body(landing->whole(), landing);
+  }
+  const transfer::IncomingTransfer& transfer = *record.transfer;  // its delivery is under way
+  return keep_bytes({transfer.delivery.request, transfer.bytes}, transfer.delivery.pin, *record.core->shared);
+}
+
 detail::Detached answer_request(IncomingRecord* record) {
   // Ours: the post, and its table of methods with it, may go while the handler awaits another pool.
   const auto function = record->method->run_task;
   Responder responder(record);
-  Request request(std::move(record->storage), record->header_bytes, record->time_left, record->priority, record->depth,
-                  &responder);
+  Request request(take_request(*record), record->transfer->header_bytes, record->time_left, record->priority,
+                  record->depth, &responder);
   try {
     Result<Reply> result = co_await (*function)(std::move(request));
     if (result) {
@@ -56,6 +69,7 @@ Executor::~Executor() { stop(); }
 
 void Executor::push(IncomingRecord* record) {
   queued_.fetch_add(1, std::memory_order_relaxed);
+  record->waiting = {};
   std::lock_guard lock(mutex_);
   queue_.push_back(*record, record->priority);
 }
@@ -66,7 +80,7 @@ IncomingRecord* Executor::push_out(std::uint8_t priority) {
   const auto least_urgent = static_cast<unsigned>(std::bit_width(queue_.occupied_levels())) - 1;
   if (least_urgent <= priority) return nullptr;
   IncomingRecord* record = queue_.last_of(least_urgent);
-  if (record->landing != nullptr) return nullptr;  // all of its data is here: to refuse it now would waste most
+  if (record->unopened != nullptr) return nullptr;  // all of its data is here: to refuse it now would waste most
   queue_.remove(*record);
   queued_.fetch_sub(1, std::memory_order_relaxed);
   return record;
@@ -106,7 +120,7 @@ void Executor::run() {
     lane.drive();
     if (IncomingRecord* record = pop()) {
       const Lane::Batch batch(lane);
-      record->landing == nullptr ? run_request(record) : open_and_go_on(record);
+      record->unopened == nullptr ? run_request(record) : open_and_go_on(record);
       continue;
     }
     {
@@ -137,9 +151,7 @@ void Executor::stop() {
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
   while (IncomingRecord* record = pop()) {
-    record->storage = Body();
-    record->landing = nullptr;
-    record->intake.reset();
+    drop_message(*record);
     if (std::exchange(record->errand, IncomingRecord::Errand::answer) == IncomingRecord::Errand::complete) {
       drop_incoming(record);  // its call has been told that the pool is closed
       continue;

@@ -35,6 +35,7 @@ class Openings {
   // The executor has opened it.
   void go_on(IncomingRecord* record);
   bool has_calls() const { return !calls_.empty(); }
+  void disown() { unopened_.disown(); }  // see RecordPool
   // The post goes: nothing is opened any more. Calls whose replies are not open complete with `closed`.
   void give_up();
 
@@ -45,8 +46,9 @@ class Openings {
 
   Post& post_;
   Executor* const executor_;
-  schedule::WeightedQueue<IncomingRecord, &IncomingRecord::hook> waiting_;
-  std::vector<IncomingRecord*> calls_;  // the replies among those under way
+  schedule::WeightedQueue<IncomingRecord, &IncomingRecord::waiting> waiting_;
+  detail::Unopened::Pool unopened_{{}, ~std::size_t{0} >> 1};  // the engine bounds them
+  std::vector<IncomingRecord*> calls_;                         // the replies among those under way
   bool has_given_up_ = false;
 };
 

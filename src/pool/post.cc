@@ -94,6 +94,7 @@ void Post::farewell() {
 void Post::let_go() {
   calls_.disown();
   incoming_.disown();
+  openings_.disown();
 }
 
 Result<void> Post::serve(Method method, MethodEntry entry) {
@@ -226,7 +227,6 @@ IncomingRecord* Post::accept(transfer::IncomingTransfer& transfer, Instant now) 
   record->time_left = transfer.deadline.is_never() ? Duration::max() : transfer.deadline - now;
   record->priority = transfer.priority;
   record->depth = transfer.depth;
-  record->header_bytes = transfer.header_bytes;
   return record;
 }
 
@@ -235,7 +235,7 @@ void Post::run_inline(void* context, transfer::IncomingTransfer& transfer, Insta
   if (transfer.is_large) [[unlikely]]
     return method.post->accept_large(method, transfer, now);
   IncomingRecord* record = method.post->accept(transfer, now);
-  const ByteSpan bytes{transfer.request, transfer.bytes};
+  const ByteSpan bytes{transfer.delivery.request, transfer.bytes};
   const worker::DepthScope depth(static_cast<std::uint8_t>(transfer.depth + 1));
   InlineRequest request(bytes.subspan(transfer.header_bytes), bytes.first(transfer.header_bytes), record->time_left,
                         transfer.priority, transfer.depth, Responder(record));
@@ -268,13 +268,14 @@ void Post::run_task(void* context, transfer::IncomingTransfer& transfer, Instant
     // Somebody is refused: whoever is least urgent, and of these the newest.
     IncomingRecord* const other = post.executor_->push_out(record->priority);
     if (other == nullptr) return post.refuse(record, Code::overloaded, kExecutorIsFull);
-    other->storage = Body();
+    drop_message(*other);
     other->never_ran = true;
     Responder(other).fail(Code::overloaded, "the server's executor queue is full of more urgent requests");
   }
   record->method = &method;
-  record->storage = keep_bytes({transfer.request, transfer.bytes}, transfer.pin, *post.gate_);
   if (post.executor_ != nullptr) {
+    keep_request(transfer, *post.gate_);
+    record->is_kept = true;
     post.executor_->push(record);
   } else {
     run_request(record);
@@ -295,9 +296,10 @@ void Post::accept_large(const MethodEntry& method, transfer::IncomingTransfer& t
 // An inline handler whose large request is open.
 void Post::run_opened(IncomingRecord* record) {
   auto& method = *const_cast<MethodEntry*>(record->method);  // one of ours
-  const Body kept = std::move(record->storage);              // the record is gone when it is answered
+  buffer::Landing* const landing = take_landing(*record);
+  const Body kept(landing->whole(), landing);  // the record is gone when it is answered
   const worker::DepthScope depth(static_cast<std::uint8_t>(record->depth + 1));
-  InlineRequest request(kept.bytes().subspan(record->header_bytes), kept.bytes().first(record->header_bytes),
+  InlineRequest request(kept.bytes().subspan(landing->header_bytes), kept.bytes().first(landing->header_bytes),
                         record->time_left, record->priority, record->depth, Responder(record));
   call_inline(method, request);
 }
@@ -335,14 +337,15 @@ void Post::take_answers(Instant) {
       continue;
     }
     transfer::Block* block = std::exchange(record->answer, nullptr);
-    const ByteSpan bytes = block == nullptr ? ByteSpan{} : ByteSpan{block->bytes(), record->answer_bytes};
-    if (buffer::Sealed* body = std::exchange(record->answer_body, nullptr)) [[unlikely]] {
-      reply_large(record, bytes, body);
-    } else if (record->answer_failed) {
+    const auto [size, header_bytes] = record->answer_bytes;
+    const ByteSpan bytes{block == nullptr ? record->transfer->inline_bytes : block->bytes(), size};
+    if (record->answer_kind == IncomingRecord::Answer::reply) [[likely]] {
+      reply(record, bytes.first(header_bytes), bytes.subspan(header_bytes));
+    } else if (record->answer_kind == IncomingRecord::Answer::failure) {
       fail(record, record->answer_code, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
     } else {
-      const std::uint32_t header_bytes = record->answer_header_bytes;
-      reply(record, bytes.first(header_bytes), bytes.subspan(header_bytes));
+      buffer::Sealed* const body = take_answer_body(*record, block);
+      reply_large(record, bytes.subspan(sizeof body), body);
     }
     if (block != nullptr) detail::unpin(block);
     record = next;
