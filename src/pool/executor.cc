@@ -61,29 +61,30 @@ void run_request(IncomingRecord* record) {
   answer_request(record);
 }
 
-Executor::Executor(int threads, std::size_t max_queued) : max_queued_(max_queued) {
+Executor::Executor(int threads, std::size_t places) : places_(places) {
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { run(); });
 }
 
 Executor::~Executor() { stop(); }
 
+bool Executor::try_push(IncomingRecord* record) {
+  Places& places = record->core->shared->places;
+  std::lock_guard lock(mutex_);
+  if (!places.take(record->priority, places_)) return false;
+  push(record);
+  return true;
+}
+
+void Executor::push_reply(IncomingRecord* record) {
+  std::lock_guard lock(mutex_);
+  push(record);
+}
+
+// Under the mutex.
 void Executor::push(IncomingRecord* record) {
   queued_.fetch_add(1, std::memory_order_relaxed);
   record->waiting = {};
-  std::lock_guard lock(mutex_);
   queue_.push_back(*record, record->priority);
-}
-
-IncomingRecord* Executor::push_out(std::uint8_t priority) {
-  std::lock_guard lock(mutex_);
-  if (queue_.empty()) return nullptr;
-  const auto least_urgent = static_cast<unsigned>(std::bit_width(queue_.occupied_levels())) - 1;
-  if (least_urgent <= priority) return nullptr;
-  IncomingRecord* record = queue_.last_of(least_urgent);
-  if (record->unopened != nullptr) return nullptr;  // all of its data is here: to refuse it now would waste most
-  queue_.remove(*record);
-  queued_.fetch_sub(1, std::memory_order_relaxed);
-  return record;
 }
 
 void Executor::flush() {
@@ -99,11 +100,20 @@ void Executor::flush() {
 }
 
 IncomingRecord* Executor::pop() {
-  std::lock_guard lock(mutex_);
-  IncomingRecord* record = queue_.pop();
-  if (record == nullptr) return nullptr;
-  queue_.charge(record->waiting.level, 1);
-  queued_.fetch_sub(1, std::memory_order_relaxed);
+  IncomingRecord* record = nullptr;
+  bool is_wanted = false;
+  {
+    std::lock_guard lock(mutex_);
+    record = queue_.pop();
+    if (record == nullptr) return nullptr;
+    queue_.charge(record->waiting.level, 1);
+    queued_.fetch_sub(1, std::memory_order_relaxed);
+    if (record->errand != IncomingRecord::Errand::complete) {
+      is_wanted = record->core->shared->places.give_back(record->waiting.level, places_);
+    }
+  }
+  if (is_wanted) [[unlikely]]
+    record->core->shared->ring(nullptr);
   return record;
 }
 
@@ -120,7 +130,13 @@ void Executor::run() {
     lane.drive();
     if (IncomingRecord* record = pop()) {
       const Lane::Batch batch(lane);
-      record->unopened == nullptr ? run_request(record) : open_and_go_on(record);
+      if (record->unopened != nullptr) {
+        open_and_go_on(record);
+      } else if (has_caller_gone(*record)) {
+        refuse_unwanted(record);
+      } else {
+        run_request(record);
+      }
       continue;
     }
     {

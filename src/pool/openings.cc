@@ -1,5 +1,6 @@
 #include "pool/openings.h"
 
+#include <string_view>
 #include <utility>
 
 #include "buffer/open.h"
@@ -26,20 +27,17 @@ bool is_good(const buffer::Landing& landing) { return landing.is_open() && !has_
 
 bool is_over(const buffer::Landing& landing) { return landing.is_open() || has_failed(landing); }
 
-// Relaxed: a hint that orders nothing.
-bool has_caller_gone(const IncomingRecord& record) {
-  return record.transfer->cancelled.load(std::memory_order_relaxed);
-}
-
-void refuse_request(IncomingRecord* record) {
-  const bool is_forged = has_failed(*record->landing());
-  if (is_forged) record->core->shared->count_forged();
+void refuse(IncomingRecord* record, Code code, std::string_view sentence) {
   drop_message(*record);
   record->errand = Errand::answer;
   record->never_ran = true;
-  Responder responder(record);
-  is_forged ? responder.fail(Code::unauthenticated, kForgedRequest)
-            : responder.fail(Code::cancelled, "the caller has gone");
+  Responder(record).fail(code, sentence);
+}
+
+void refuse_request(IncomingRecord* record) {
+  if (!has_failed(*record->landing())) return refuse_unwanted(record);
+  record->core->shared->count_forged();
+  refuse(record, Code::unauthenticated, kForgedRequest);
 }
 
 // The next record of a request that an intake takes. False: there is no other.
@@ -63,6 +61,13 @@ void run_opened(IncomingRecord* record) {
 
 }  // namespace
 
+// Relaxed: a hint that orders nothing.
+bool has_caller_gone(const IncomingRecord& record) {
+  return record.transfer->cancelled.load(std::memory_order_relaxed);
+}
+
+void refuse_unwanted(IncomingRecord* record) { refuse(record, Code::cancelled, "the caller has gone"); }
+
 void open_and_go_on(IncomingRecord* record) {
   if (record->unopened->intake != nullptr) {
     while (take_in(record)) {
@@ -81,11 +86,13 @@ void open_and_go_on(IncomingRecord* record) {
 void Openings::begin(IncomingRecord* record, buffer::Landing* landing) {
   detail::pin(landing);
   record->unopened->landing = landing;
-  if (executor_ != nullptr) {
-    executor_->push(record);
-  } else {
+  if (executor_ == nullptr) {
     record->waiting = {};
     waiting_.push_back(*record, record->priority);
+  } else if (record->errand == Errand::complete) {
+    executor_->push_reply(record);
+  } else {
+    post_.queue_request(record);
   }
 }
 

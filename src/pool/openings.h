@@ -20,6 +20,10 @@ class Post;
 
 // On an executor thread: opens what the record carries and goes on with it.
 void open_and_go_on(IncomingRecord* record);
+// Whether the caller of a request has gone: it is not to run.
+bool has_caller_gone(const IncomingRecord& record);
+// Answers a request that no handler has seen and that its caller does not want any more.
+void refuse_unwanted(IncomingRecord* record);
 
 // Part of a post; for its worker only. As many can wait as the limits of large messages allow to arrive.
 class Openings {

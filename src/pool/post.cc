@@ -1,6 +1,7 @@
 #include "pool/post.h"
 
 #include <algorithm>
+#include <bit>
 #include <exception>
 #include <utility>
 
@@ -15,7 +16,6 @@ namespace weir::pool {
 namespace {
 
 constexpr int kFarewellTurns = 1'000;  // tries to send the closing packets through a full socket
-constexpr const char* kExecutorIsFull = "the server's executor queue is full";
 
 engine::EngineConfig with_memory(engine::EngineConfig config, buffer::Memory* memory, Gate& gate) {
   config.memory = memory;
@@ -86,6 +86,7 @@ void Post::farewell() {
   drain(now);
   openings_.give_up();
   engine_->close(now);
+  while (IncomingRecord* record = parked_.pop()) drop_incoming(record);  // their callers have been told
   for (int i = 0; i < kFarewellTurns && (seat_->poll_once(now) || seat_->is_blocked() || engine_->has_work()); ++i) {
     now = worker::read_clock();
   }
@@ -170,6 +171,8 @@ bool Post::drain(Instant now) {
   }
   take_wishes(now);
   take_answers(now);
+  if (!parked_.empty()) [[unlikely]]
+    is_busy |= serve_parked(now);
   if (openings_.turn()) [[unlikely]]
     is_busy = true;
   if (handshaker_ != nullptr) {
@@ -264,22 +267,57 @@ void Post::run_task(void* context, transfer::IncomingTransfer& transfer, Instant
   if (transfer.is_large) [[unlikely]]
     return post.accept_large(method, transfer, now);
   IncomingRecord* record = post.accept(transfer, now);
-  if (post.executor_ != nullptr && !post.executor_->has_room()) {
-    // Somebody is refused: whoever is least urgent, and of these the newest.
-    IncomingRecord* const other = post.executor_->push_out(record->priority);
-    if (other == nullptr) return post.refuse(record, Code::overloaded, kExecutorIsFull);
-    drop_message(*other);
-    other->never_ran = true;
-    Responder(other).fail(Code::overloaded, "the server's executor queue is full of more urgent requests");
-  }
   record->method = &method;
   if (post.executor_ != nullptr) {
     keep_request(transfer, *post.gate_);
     record->is_kept = true;
-    post.executor_->push(record);
+    post.queue_request(record);
   } else {
     run_request(record);
   }
+}
+
+void Post::queue_request(IncomingRecord* record) {
+  const unsigned level = record->priority;
+  // Behind those of its priority that wait already.
+  if ((parked_.occupied_levels() & 1u << level) == 0 && executor_->try_push(record)) [[likely]]
+    return;
+  record->waiting = {};
+  parked_.push_back(*record, level);
+}
+
+// True if there may be more to do at once.
+bool Post::serve_parked(Instant now) {
+  const bool has_places = gate_->places.were_freed();
+  bool is_cut = false;
+  for (std::uint32_t left = parked_.occupied_levels(); left != 0; left &= left - 1) {
+    const auto level = static_cast<unsigned>(std::countr_zero(left));
+    std::size_t step = 0;
+    for (; step < kUnparkedPerTurn; ++step) {
+      IncomingRecord* const record = parked_.front_of(level);
+      if (record == nullptr) break;
+      const bool is_unwanted = has_caller_gone(*record) || record->transfer->deadline <= now;
+      if (!is_unwanted && !has_places) break;
+      parked_.remove(*record);
+      if (is_unwanted) {
+        refuse_unwanted(record);
+      } else if (!unpark(record, now)) {
+        break;
+      }
+    }
+    is_cut |= step == kUnparkedPerTurn;
+  }
+  if (is_cut && has_places) gate_->places.look_again();
+  return is_cut;
+}
+
+bool Post::unpark(IncomingRecord* record, Instant now) {
+  const Instant deadline = record->transfer->deadline;
+  record->time_left = deadline.is_never() ? Duration::max() : deadline - now;
+  if (executor_->try_push(record)) return true;
+  record->waiting = {};
+  parked_.push_front(*record, record->priority);
+  return false;
 }
 
 Code Post::check_large(void* context, ByteSpan header, std::uint64_t bytes) {
@@ -288,7 +326,6 @@ Code Post::check_large(void* context, ByteSpan header, std::uint64_t bytes) {
 
 void Post::accept_large(const MethodEntry& method, transfer::IncomingTransfer& transfer, Instant now) {
   IncomingRecord* record = accept(transfer, now);
-  if (executor_ != nullptr && !executor_->has_room()) return refuse(record, Code::overloaded, kExecutorIsFull);
   record->method = &method;
   openings_.open_request(record, transfer.landing());
 }
