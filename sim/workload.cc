@@ -318,7 +318,7 @@ void Workload::run_echo(void* context, transfer::IncomingTransfer& request, Inst
 
 void Workload::on_request(HostId host, transfer::IncomingTransfer& request) {
   engine::Engine& engine = hosts_[host]->engine();
-  ByteSpan message{request.request, request.bytes};
+  ByteSpan message{request.delivery.request, request.bytes};
   std::size_t header_bytes = request.header_bytes;
   if (buffer::Landing* const landing = request.landing()) {
     if (!buffer::open_all(*landing)) checker_.violation(fmt::format("host {} cannot open a large request", host));
@@ -335,16 +335,16 @@ void Workload::on_request(HostId host, transfer::IncomingTransfer& request) {
     checker_.on_run(host, hosts_[host]->config(), request, message, header_bytes);
   }
   if (sabotage_ == Sabotage::keeps_a_large_request && request.landing() != nullptr) {
-    detail::pin(request.pin);
-    sites_[host].kept.push_back(request.pin);
+    detail::pin(request.delivery.pin);
+    sites_[host].kept.push_back(request.delivery.pin);
   }
   const std::uint64_t key = next_pending_++;
   Site& site = sites_[host];
   Pending& pending = site.pending[key];
   pending = {.transfer = &request, .instruction = record->instruction, .bytes = request.bytes};
-  if (record->instruction.keeps_request && request.pin != nullptr) {
-    detail::pin(request.pin);
-    pending.pin = request.pin;
+  if (record->instruction.keeps_request && request.delivery.pin != nullptr) {
+    detail::pin(request.delivery.pin);
+    pending.pin = request.delivery.pin;
     pending.request = message;
   }
   if (sabotage_ == Sabotage::forgets_an_answer && record->instruction.id % 50 == 49) return;

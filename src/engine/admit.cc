@@ -13,10 +13,10 @@ void Core::wait_for_answer_room(Path& path, IncomingTransfer& transfer) {
   // The packet that it came in will be gone. To pin that would take a whole receive buffer for a few bytes.
   if (transfer.reassembly == nullptr && transfer.bytes != 0 && !transfer.is_large) {
     transfer::Block* const kept = blocks.acquire(transfer.bytes);
-    std::memcpy(kept->bytes(), transfer.request, transfer.bytes);
+    std::memcpy(kept->bytes(), transfer.delivery.request, transfer.bytes);
     transfer.block = kept;
-    transfer.request = kept->bytes();
-    transfer.pin = kept;
+    transfer.delivery.request = kept->bytes();
+    transfer.delivery.pin = kept;
   }
   if (path.waiting == nullptr) path.waiting = std::make_unique<WaitingRequests>(path);
   path.waiting->push_back(transfer, level);

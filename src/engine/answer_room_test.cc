@@ -166,7 +166,7 @@ TEST_F(AnswerRoomFlow, RequestsWithoutRoomWaitWithTheirBytesAndCreditAndRunInOrd
   start(config(1u << 20), 1);
   std::vector<std::string> ran;
   net.serve(server, "note", [&](Engine&, IncomingTransfer& request, Instant) {
-    ran.emplace_back(reinterpret_cast<const char*>(request.request), request.bytes);
+    ran.emplace_back(reinterpret_cast<const char*>(request.delivery.request), request.bytes);
     held.push_back(&request);
   });
   const std::size_t sizes[] = {0, 5, 60, 200, 3'000, 12'000};

@@ -264,8 +264,8 @@ void Core::complete_arrival(Path& path, Arrival& arrival, token::Region& region,
   drop_arrival(path, arrival, now);
   if (transfer != nullptr) {
     --path.receiving;
-    transfer->pin = landing;
-    transfer->request = landing->header().data();
+    transfer->delivery.pin = landing;
+    transfer->delivery.request = landing->header().data();
     transfer->bytes = transfer->header_bytes = landing->header_bytes;
     admit(path, *transfer);
     return;

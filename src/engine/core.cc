@@ -93,7 +93,7 @@ Core::Core(const EngineConfig& config_, crypto::Entropy& entropy_, Subscriber* s
 Core::~Core() {
   // Handlers may still hold transfers; the slab's end is theirs too. Blocks that are out outlive the pool.
   incoming.for_each([this](IncomingTransfer& transfer) {
-    if (transfer.hook.queued) {
+    if (transfer.state == IncomingTransfer::State::replying && transfer.hook.queued) {
       if (Path* path = find_path(transfer.path)) path->replies.remove(transfer);
     }
     release_incoming(transfer);

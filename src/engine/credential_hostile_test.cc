@@ -214,7 +214,7 @@ TEST_F(Forgetting, AnotherIncarnationCannotSayThatNothingHasRun) {
 
 TEST_F(IdentityMode, TheAgreedMtuBoundsWhatEitherSideTries) {
   pair.serve("large", [](Engine& engine, transfer::IncomingTransfer& request, Instant at) {
-    engine.reply(request, {}, {request.request, request.bytes}, at);
+    engine.reply(request, {}, {request.delivery.request, request.bytes}, at);
   });
   const auto largest_with = [&](std::uint8_t number, std::uint32_t mtu) {
     std::size_t largest[2] = {};

@@ -43,7 +43,7 @@ void Calls(benchmark::State& state) {
   const auto size = static_cast<std::uint32_t>(state.range(2));
   const Handler echo{
       [](void* context, transfer::IncomingTransfer& request, Instant at) {
-        static_cast<Engine*>(context)->reply(request, {}, {request.request, std::min(request.bytes, 64u)}, at);
+        static_cast<Engine*>(context)->reply(request, {}, {request.delivery.request, std::min(request.bytes, 64u)}, at);
       },
       &pair.server()};
   (void)pair.server().serve(7, "bench", echo);

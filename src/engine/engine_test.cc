@@ -70,7 +70,7 @@ TEST(Engine, AHandlerMayAnswerWithAPartOfAFragmentedRequest) {
   Pair pair;
   pair.mtu = 1'200;
   pair.serve("tail", [](Engine& engine, IncomingTransfer& request, Instant at) {
-    engine.reply(request, {}, {request.request + 1, request.bytes - 1u}, at);
+    engine.reply(request, {}, {request.delivery.request + 1, request.bytes - 1u}, at);
   });
   std::string body(9'000, ' ');
   for (std::size_t i = 0; i < body.size(); ++i) body[i] = static_cast<char>('a' + i % 23);

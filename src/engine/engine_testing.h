@@ -146,8 +146,8 @@ class Pair {
   void serve_echo() {
     serve("echo", [this](Engine& engine, transfer::IncomingTransfer& request, Instant at) {
       ++handled;
-      engine.reply(request, {request.request, request.header_bytes},
-                   {request.request + request.header_bytes, request.bytes - request.header_bytes}, at);
+      engine.reply(request, {request.delivery.request, request.header_bytes},
+                   {request.delivery.request + request.header_bytes, request.bytes - request.header_bytes}, at);
     });
   }
 
@@ -156,7 +156,7 @@ class Pair {
     serve("echo", [this](Engine& engine, transfer::IncomingTransfer& request, Instant at) {
       ++handled;
       buffer::Landing* const landing = request.landing();
-      if (landing == nullptr) return engine.reply(request, {}, {request.request, request.bytes}, at);
+      if (landing == nullptr) return engine.reply(request, {}, {request.delivery.request, request.bytes}, at);
       if (!buffer::open_all(*landing)) return engine.fail(request, Code::unauthenticated, "does not open", at);
       const std::string_view text(reinterpret_cast<const char*>(landing->body), landing->bytes);
       engine.reply_large(request, seal(text), {.bytes = text.size()}, landing->header(), at);

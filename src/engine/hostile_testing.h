@@ -94,7 +94,7 @@ class Net {
   void serve_echo(int at) {
     serve(at, "echo", [this](Engine& engine, transfer::IncomingTransfer& request, Instant time) {
       ++handled;
-      engine.reply(request, {}, {request.request, request.bytes}, time);
+      engine.reply(request, {}, {request.delivery.request, request.bytes}, time);
     });
   }
 

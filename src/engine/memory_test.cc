@@ -68,10 +68,11 @@ TEST(Memory, AnIdlePeerTakesAtMostTwoKibibytesOnEachSide) {
     Instant now{1'000'000'000};
     const Address address = Address::v4(0x0a000001, 1);
     Engine many(testing::test_config(!calls, 1), entropy, nullptr, 1, now);
-    const Handler echo{[](void* context, IncomingTransfer& request, Instant at) {
-                         static_cast<Engine*>(context)->reply(request, {}, {request.request, request.bytes}, at);
-                       },
-                       &many};
+    const Handler echo{
+        [](void* context, IncomingTransfer& request, Instant at) {
+          static_cast<Engine*>(context)->reply(request, {}, {request.delivery.request, request.bytes}, at);
+        },
+        &many};
     (void)many.serve(7, "echo", echo);
     Wire wire;
     const auto meet = [&](int first, int count) {
@@ -215,10 +216,11 @@ TEST(Memory, ACallAllocatesNothingInTheSteadyState) {
       }
       Engine client(configs[0], entropy, nullptr, 1, now);
       Engine server(configs[1], entropy, nullptr, 2, now);
-      const Handler echo{[](void* context, IncomingTransfer& request, Instant at) {
-                           static_cast<Engine*>(context)->reply(request, {}, {request.request, request.bytes}, at);
-                         },
-                         &server};
+      const Handler echo{
+          [](void* context, IncomingTransfer& request, Instant at) {
+            static_cast<Engine*>(context)->reply(request, {}, {request.delivery.request, request.bytes}, at);
+          },
+          &server};
       (void)server.serve(7, "echo", echo);
       Wire wire;
       std::uint64_t done = 0;

@@ -36,8 +36,12 @@ IncomingSlot* Core::incoming_slot(Path& path, std::uint32_t slot) {
   if (slot < path.incoming.size()) [[likely]]
     return &path.incoming[slot];
   if (slot >= config.limits.calls_per_peer) return nullptr;
-  const std::size_t grown = std::max<std::size_t>({slot + 1, path.incoming.size() * 2, 8});
-  path.incoming.resize(std::min<std::size_t>(grown, config.limits.calls_per_peer));
+  // Not twice as many, as a vector would by itself: a table that is half empty would show in the price of a call.
+  const std::size_t size = path.incoming.size();
+  const std::size_t grown =
+      std::min<std::size_t>(std::max<std::size_t>({slot + 1, size + size / 4, size + 8}), config.limits.calls_per_peer);
+  path.incoming.reserve(grown);
+  path.incoming.resize(grown);
   return &path.incoming[slot];
 }
 
@@ -107,7 +111,7 @@ Core::Verdict Core::on_request(Path& path, const wire::RequestFrame& frame, deta
   transfer->path_serial = path.serial;
   transfer->slot = part.id.slot;
   transfer->generation = part.id.generation;
-  transfer->method = frame.method;
+  transfer->delivery.method = frame.method;
   transfer->priority = frame.priority;
   transfer->depth = frame.depth;
   transfer->deadline = now + std::chrono::microseconds(frame.time_left_us);
@@ -120,8 +124,8 @@ Core::Verdict Core::on_request(Path& path, const wire::RequestFrame& frame, deta
       ++path.receiving;
       return begin_arrival_of(path, *transfer, part.bytes, now);
     }
-    transfer->request = part.bytes.data();
-    transfer->pin = buffer;
+    transfer->delivery.request = part.bytes.data();
+    transfer->delivery.pin = buffer;
     admit(path, *transfer);
     return Verdict::fine;
   }
@@ -141,14 +145,14 @@ Core::Verdict Core::begin_arrival_of(Path& path, IncomingTransfer& transfer, Byt
 
 // What can be said about a large request before its data: a code if it would be refused.
 bool Core::takes_records(const IncomingTransfer& transfer) const {
-  const auto found = methods.find(transfer.method);
+  const auto found = methods.find(transfer.delivery.method);
   return found != methods.end() && found->second.handler.takes_records;
 }
 
 Code Core::check_opening(const IncomingTransfer& transfer, ByteSpan header, std::uint64_t bytes) {
   if (closed) return Code::refused;
   if (transfer.depth > kMaxDepth) return Code::overloaded;
-  const auto found = methods.find(transfer.method);
+  const auto found = methods.find(transfer.delivery.method);
   if (found == methods.end()) return Code::unknown_method;
   const Handler& handler = found->second.handler;
   return handler.check == nullptr ? Code{} : handler.check(handler.context, header, bytes);
@@ -156,8 +160,8 @@ Code Core::check_opening(const IncomingTransfer& transfer, ByteSpan header, std:
 
 void Core::queue_delivery(IncomingTransfer& transfer) {
   if (transfer.reassembly != nullptr) {
-    transfer.request = transfer.reassembly->bytes().data();
-    transfer.pin = nullptr;
+    transfer.delivery.request = transfer.reassembly->bytes().data();
+    transfer.delivery.pin = nullptr;
   }
   ++requests_queued;
   transfer.state = State::queued;
@@ -232,9 +236,9 @@ void Core::release_incoming(IncomingTransfer& transfer) {
   if (transfer.reassembly != nullptr) reassemblies.release(transfer.reassembly);
   if (transfer.reply_is_large) [[unlikely]]
     drop_large_reply(transfer);
-  if (transfer.is_large && transfer.pin != nullptr &&
+  if (transfer.is_large && transfer.delivery.pin != nullptr &&
       (transfer.state == State::waiting || transfer.state == State::queued)) [[unlikely]] {
-    detail::unpin(transfer.pin);  // nobody will read it
+    detail::unpin(transfer.delivery.pin);  // nobody will read it
   }
   if (transfer.block != nullptr) detail::unpin(transfer.block);
   if (transfer.answer_room != 0) give_answer_room(transfer, path_of(transfer), 0);
@@ -293,8 +297,9 @@ void Core::answer(IncomingTransfer& transfer, ByteSpan header, ByteSpan body, bo
     transfer.block = blocks.acquire(bytes);
     to = transfer.block->bytes();
   }
-  if (!header.empty()) std::memcpy(to, header.data(), header.size());
-  if (!body.empty()) std::memcpy(to + header.size(), body.data(), body.size());
+  // Another thread may have put it in place already.
+  if (!header.empty() && header.data() != to) std::memcpy(to, header.data(), header.size());
+  if (!body.empty() && body.data() != to + header.size()) std::memcpy(to + header.size(), body.data(), body.size());
   // Only now: the answer may have been part of the request.
   if (transfer.reassembly != nullptr) reassemblies.release(std::exchange(transfer.reassembly, nullptr));
   if (request != nullptr) [[unlikely]]
@@ -312,6 +317,7 @@ void Core::send_answer(Path& path, IncomingTransfer& transfer, std::size_t bytes
   transfer.sent_bytes = 0;
   transfer.state = State::replying;
   if (path.replying++ == 0) path.heard_of_replies = now;
+  transfer.hook = {};
   path.replies.push_back(transfer, transfer.priority);
   ++events.counters.replies_sent;
   events.moved(path.id, wire::TransferId{transfer.slot, transfer.generation}.packed(), event::TransferStage::replied,
@@ -332,9 +338,9 @@ void Core::dispatch(IncomingTransfer& transfer, Instant now) {
     release_incoming(transfer);
     return;
   }
-  if (transfer.method != last_method || last_handler == nullptr) {
-    const auto found = methods.find(transfer.method);
-    last_method = transfer.method;
+  if (transfer.delivery.method != last_method || last_handler == nullptr) {
+    const auto found = methods.find(transfer.delivery.method);
+    last_method = transfer.delivery.method;
     last_handler = found == methods.end() ? nullptr : &found->second.handler;
   }
   transfer.state = State::running;
@@ -352,7 +358,7 @@ void Core::dispatch(IncomingTransfer& transfer, Instant now) {
   if (transfer.reassembly != nullptr) kept = transfer.reassembly->block();
   if (transfer.is_large) [[unlikely]] {
     // Whoever wants to read it takes a reference; ours ends here.
-    detail::Pin* const landing = transfer.pin;
+    detail::Pin* const landing = transfer.delivery.pin;
     last_handler->run(last_handler->context, transfer, now);
     detail::unpin(landing);
     return;

@@ -50,8 +50,7 @@ class WaitingRequests {
 
   void push_back(transfer::IncomingTransfer& transfer, std::uint8_t level) {
     List& list = lists_[level][transfer.priority];
-    transfer.hook.next = nullptr;
-    transfer.hook.previous = list.last;
+    transfer.hook = {.next = nullptr, .previous = list.last};
     (list.last != nullptr ? list.last->hook.next : list.first) = &transfer;
     list.last = &transfer;
     ++count_[level];

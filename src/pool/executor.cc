@@ -5,8 +5,11 @@
 #include <utility>
 
 #include "base/check.h"
+#include "pool/allocation.h"
+#include "pool/gate.h"
 #include "pool/openings.h"
 #include "pool/post.h"
+#include "pool/sealing.h"
 #include "weir/message.h"
 #include "weir/task.h"
 #include "worker/place.h"
@@ -19,15 +22,52 @@ constexpr Duration kLastMoment = std::chrono::milliseconds(100);
 
 constinit thread_local const Executor* executor_of_this_thread = nullptr;
 
+// What the handler is given, on the thread that it runs on.
+Body take_request(IncomingRecord& record) {
+  if (std::exchange(record.is_kept, false)) [[likely]]
+    return take_kept(*record.transfer);
+  if (record.unopened != nullptr) {
+    buffer::Landing* const landing = take_landing(record);
+    return Body(landing->whole(), landing);
+  }
+  const transfer::IncomingTransfer& transfer = *record.transfer;  // its delivery is under way
+  return keep_bytes({transfer.delivery.request, transfer.bytes}, transfer.delivery.pin, *record.core->shared);
+}
+
+// A large reply of bytes. If there is no memory for its ciphertext at the moment it waits, like an allocate(): its
+// handler has run, and what was done should not end as a failure.
+detail::Detached answer_large(Responder responder, Reply reply, std::shared_ptr<Gate> gate) {
+  Result<void> possible =
+      check_large(gate->limits(), {.body_bytes = reply.body().size(), .header_bytes = reply.header().size()});
+  if (!possible) {
+    responder.fail(possible.error().code(), possible.error().message());
+    co_return;
+  }
+  Result<Buffer> room = co_await allocate(gate->payloads, nullptr, reply.body().size(), {});
+  if (responder.cancelled()) {
+    responder.fail(Code::cancelled, "the caller has gone");
+    co_return;
+  }
+  Result<Payload> payload = room ? seal_into(*std::move(room), reply.body()) : std::unexpected(std::move(room).error());
+  if (payload) {
+    responder.reply(*std::move(payload), reply.header());
+  } else {
+    responder.fail(payload.error().code(), payload.error().message());
+  }
+}
+
 detail::Detached answer_request(IncomingRecord* record) {
   // Ours: the post, and its table of methods with it, may go while the handler awaits another pool.
   const auto function = record->method->run_task;
   Responder responder(record);
-  Request request(std::move(record->storage), record->header_bytes, record->time_left, record->priority, record->depth,
-                  &responder);
+  Request request(take_request(*record), record->transfer->header_bytes, record->time_left, record->priority,
+                  record->depth, &responder);
   try {
     Result<Reply> result = co_await (*function)(std::move(request));
-    if (result) {
+    const std::shared_ptr<Gate>& gate = record->core->shared;  // the record is there until it is answered
+    if (result && result->header().size() + result->body().size() > gate->limits().inline_bytes) [[unlikely]] {
+      answer_large(std::move(responder), *std::move(result), gate);
+    } else if (result) {
       responder.reply(*result);
     } else {
       responder.fail(result.error().code(), result.error().message());
@@ -48,28 +88,30 @@ void run_request(IncomingRecord* record) {
   answer_request(record);
 }
 
-Executor::Executor(int threads, std::size_t max_queued) : max_queued_(max_queued) {
+Executor::Executor(int threads, std::size_t places) : places_(places) {
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { run(); });
 }
 
 Executor::~Executor() { stop(); }
 
-void Executor::push(IncomingRecord* record) {
-  queued_.fetch_add(1, std::memory_order_relaxed);
+bool Executor::try_push(IncomingRecord* record) {
+  Places& places = record->core->shared->places;
   std::lock_guard lock(mutex_);
-  queue_.push_back(*record, record->priority);
+  if (!places.take(record->priority, places_)) return false;
+  push(record);
+  return true;
 }
 
-IncomingRecord* Executor::push_out(std::uint8_t priority) {
+void Executor::push_reply(IncomingRecord* record) {
   std::lock_guard lock(mutex_);
-  if (queue_.empty()) return nullptr;
-  const auto least_urgent = static_cast<unsigned>(std::bit_width(queue_.occupied_levels())) - 1;
-  if (least_urgent <= priority) return nullptr;
-  IncomingRecord* record = queue_.last_of(least_urgent);
-  if (record->landing != nullptr) return nullptr;  // all of its data is here: to refuse it now would waste most
-  queue_.remove(*record);
-  queued_.fetch_sub(1, std::memory_order_relaxed);
-  return record;
+  push(record);
+}
+
+// Under the mutex.
+void Executor::push(IncomingRecord* record) {
+  queued_.fetch_add(1, std::memory_order_relaxed);
+  record->waiting = {};
+  queue_.push_back(*record, record->priority);
 }
 
 void Executor::flush() {
@@ -85,11 +127,20 @@ void Executor::flush() {
 }
 
 IncomingRecord* Executor::pop() {
-  std::lock_guard lock(mutex_);
-  IncomingRecord* record = queue_.pop();
-  if (record == nullptr) return nullptr;
-  queue_.charge(record->waiting.level, 1);
-  queued_.fetch_sub(1, std::memory_order_relaxed);
+  IncomingRecord* record = nullptr;
+  bool is_wanted = false;
+  {
+    std::lock_guard lock(mutex_);
+    record = queue_.pop();
+    if (record == nullptr) return nullptr;
+    queue_.charge(record->waiting.level, 1);
+    queued_.fetch_sub(1, std::memory_order_relaxed);
+    if (record->errand != IncomingRecord::Errand::complete) {
+      is_wanted = record->core->shared->places.give_back(record->waiting.level, places_);
+    }
+  }
+  if (is_wanted) [[unlikely]]
+    record->core->shared->ring(nullptr);
   return record;
 }
 
@@ -106,7 +157,13 @@ void Executor::run() {
     lane.drive();
     if (IncomingRecord* record = pop()) {
       const Lane::Batch batch(lane);
-      record->landing == nullptr ? run_request(record) : open_and_go_on(record);
+      if (record->unopened != nullptr) {
+        open_and_go_on(record);
+      } else if (has_caller_gone(*record)) {
+        refuse_unwanted(record);
+      } else {
+        run_request(record);
+      }
       continue;
     }
     {
@@ -137,9 +194,7 @@ void Executor::stop() {
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
   while (IncomingRecord* record = pop()) {
-    record->storage = Body();
-    record->landing = nullptr;
-    record->intake.reset();
+    drop_message(*record);
     if (std::exchange(record->errand, IncomingRecord::Errand::answer) == IncomingRecord::Errand::complete) {
       drop_incoming(record);  // its call has been told that the pool is closed
       continue;

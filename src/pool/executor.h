@@ -22,31 +22,31 @@ void run_request(IncomingRecord* record);
 // handlers can await.
 class Executor {
  public:
-  Executor(int threads, std::size_t max_queued);
+  // `places`: requests of one priority that one post may have in the queue.
+  Executor(int threads, std::size_t places);
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
   // ---- workers ----
-  // Relaxed: several workers may each see the last free place; the bound may be passed by one per worker.
-  bool has_room() const { return queued_.load(std::memory_order_relaxed) < max_queued_; }
-  void push(IncomingRecord* record);
-  // Takes the newest of the least urgent requests out of the queue, for one of this priority. Null if none is less
-  // urgent than that.
-  IncomingRecord* push_out(std::uint8_t priority);
+  // A request. False if there is no place for it: its gate is rung when there are some again.
+  [[nodiscard]] bool try_push(IncomingRecord* record);
+  // A large reply that is to be opened; the limits of large messages bound these.
+  void push_reply(IncomingRecord* record);
   // Wakes threads for what was pushed.
   void flush();
 
-  // Any thread but its own: lets running handlers end; what is queued is dropped and so answered with an error.
+  // Any thread but its own, when the posts have left: lets running handlers end; what is queued is dropped.
   void stop();
   // Whether the caller is one of its threads.
   bool is_mine() const;
 
  private:
   void run();
+  void push(IncomingRecord* record);
   IncomingRecord* pop();
 
-  const std::size_t max_queued_;
+  const std::size_t places_;
   std::atomic<std::size_t> queued_{0};
   std::mutex mutex_;
   // Weighted by priority, each request counted as one: nobody knows how long a handler takes.

@@ -16,6 +16,7 @@
 #include "engine/engine.h"
 #include "link/receive_buffer.h"
 #include "pool/call_record.h"
+#include "pool/places.h"
 #include "weir/config.h"
 #include "worker/worker.h"
 
@@ -121,6 +122,7 @@ class Gate : public std::enable_shared_from_this<Gate> {
   std::atomic<bool> rung{false};
   // Answers may be pending in other threads' hands when the post goes; they look at their transfers.
   std::shared_ptr<engine::Engine> engine;
+  Places places;                         // in the executor's queue
   std::atomic<bool> is_draining{false};  // no new calls, except from handlers that still run
 
  private:

@@ -5,6 +5,9 @@
 #include "pool/gate.h"
 
 namespace weir::pool {
+
+using transfer::IncomingTransfer;
+
 namespace {
 
 // A reference keeps a whole receive buffer from the link: worth it for large bodies only, and only while there are
@@ -34,6 +37,29 @@ Body keep_bytes(ByteSpan bytes, detail::Pin* pin, Gate& gate) {
   }
   transfer::Block* block = copy_to_block(bytes, gate);
   return Body({block->bytes(), bytes.size()}, block);
+}
+
+void keep_request(IncomingTransfer& transfer, Gate& gate) {
+  const ByteSpan bytes{transfer.delivery.request, transfer.bytes};
+  if (bytes.size() <= IncomingTransfer::kInlineBytes) [[likely]] {
+    // Over the pointer to them.
+    if (!bytes.empty()) std::memcpy(transfer.inline_bytes, bytes.data(), bytes.size());
+  } else if (may_stay(bytes, transfer.delivery.pin, gate)) {
+    detail::pin(transfer.delivery.pin);
+  } else {
+    transfer::Block* const block = copy_to_block(bytes, gate);
+    transfer.delivery.request = block->bytes();
+    transfer.delivery.pin = block;
+  }
+}
+
+Body take_kept(IncomingTransfer& transfer) {
+  if (transfer.bytes <= IncomingTransfer::kInlineBytes) return Body({transfer.inline_bytes, transfer.bytes});
+  return Body({transfer.delivery.request, transfer.bytes}, transfer.delivery.pin);
+}
+
+void drop_kept(IncomingTransfer& transfer) noexcept {
+  if (transfer.bytes > IncomingTransfer::kInlineBytes) detail::unpin(transfer.delivery.pin);
 }
 
 }  // namespace weir::pool

@@ -331,6 +331,43 @@ TEST(Large, WithoutBufferMemoryACallSaysWhichLimitIsReached) {
   EXPECT_TRUE(pair.to().unary("echo", pattern(kMiB)).get());
 }
 
+TEST(Large, AReplyWaitsForBufferMemoryBecauseItsHandlerHasRun) {
+  Limits limits;
+  limits.buffer_bytes = 2 * kMiB;
+  Pair pair(1, {}, limits);
+  const std::string text = pattern(kMiB);
+  std::atomic<int> runs = 0;
+  ASSERT_TRUE(pair.server->serve("one", [&](Request) { return ++runs, Reply{text, "header"}; }));
+  std::optional<Buffer> held = pair.server->allocate(kMiB + kMiB / 2).get().value();
+  Call waiting = pair.to().unary("one", "", {.deadline = 60s});
+  Call late = pair.to().unary("one", "", {.deadline = 100ms});
+  EXPECT_EQ(testing::text_of(pair.to().unary("echo", "small").get()), "small") << "it keeps nobody else";
+  const Result<Reply> missed = late.get();
+  ASSERT_FALSE(missed);
+  EXPECT_EQ(missed.error().code(), Code::timeout);
+  EXPECT_EQ(runs, 2);
+  held.reset();
+  const Result<Reply> reply = waiting.get();
+  ASSERT_TRUE(reply) << reply.error().to_string();
+  EXPECT_TRUE(is_same(reply->text(), text));
+  EXPECT_EQ(reply->header_text(), "header");
+  // Nothing was kept for the one that gave up.
+  EXPECT_TRUE(pair.server->allocate(kMiB + kMiB / 2, {.wait = true}).get());
+}
+
+TEST(Large, AReplyThatWaitsForBufferMemoryEndsWithItsPool) {
+  Limits limits;
+  limits.buffer_bytes = 2 * kMiB;
+  auto pair = std::make_unique<Pair>(1, Limits{}, limits);
+  ASSERT_TRUE(pair->server->serve("one", [](Request) { return Reply{pattern(kMiB)}; }));
+  const Buffer held = pair->server->allocate(kMiB + kMiB / 2).get().value();
+  Call call = pair->to().unary("one", "", {.deadline = 60s});
+  EXPECT_EQ(testing::text_of(pair->to().unary("echo", "small").get()), "small");
+  EXPECT_FALSE(pair->server->close(10ms)) << "a call is outstanding";
+  pair->server.reset();
+  EXPECT_FALSE(call.get());
+}
+
 TEST(Large, TwoHundredCallsShareLessMemoryThanTheyNeed) {
   Limits few;
   few.message_bytes = 2 * kMiB;

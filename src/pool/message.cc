@@ -44,6 +44,7 @@ HeapBytes* make_heap_bytes(std::size_t size) {
   return ::new (memory) HeapBytes{{{1}, &HeapBytes::destroy}};
 }
 
+using Answer = detail::IncomingRecord::Answer;
 using pool::check_large;
 using pool::LargeSize;
 
@@ -55,13 +56,12 @@ void give_large(detail::IncomingRecord* record, buffer::Sealed* body, Bytes head
     buffer::give_back(body, buffer::pieces_of(*body, 0, body->bytes));
     return detail::IncomingRecord::Pool::release(record);
   }
-  record->answer_failed = false;
-  record->answer_body = body;
-  record->answer_bytes = static_cast<std::uint32_t>(header.size());
-  if (!header.empty()) {
-    record->answer = pool::Lane::mine().blocks().acquire(header.size());
-    std::memcpy(record->answer->bytes(), header.data(), header.size());
-  }
+  const std::size_t size = sizeof body + header.size();
+  record->answer_kind = Answer::large_reply;
+  record->answer_bytes = {.all = static_cast<std::uint32_t>(size), .header = 0};
+  record->answer = pool::Lane::mine().blocks().acquire(size);
+  std::memcpy(record->answer->bytes(), &body, sizeof body);
+  if (!header.empty()) std::memcpy(record->answer->bytes() + sizeof body, header.data(), header.size());
   gate.answer(record);
 }
 
@@ -139,14 +139,15 @@ void Responder::reply(Bytes body, Bytes header) {
     if (gate.post == nullptr) return detail::IncomingRecord::Pool::release(record);
     return gate.post->reply(record, header, body);
   }
-  record->answer_failed = false;
-  record->answer_bytes = static_cast<std::uint32_t>(size);
-  record->answer_header_bytes = static_cast<std::uint32_t>(header.size());
-  if (size != 0) {
+  record->answer_kind = Answer::reply;
+  record->answer_bytes = {.all = static_cast<std::uint32_t>(size), .header = static_cast<std::uint32_t>(header.size())};
+  std::byte* to = record->transfer->inline_bytes;  // ours until we have answered
+  if (size > transfer::IncomingTransfer::kInlineBytes) {
     record->answer = pool::Lane::mine().blocks().acquire(size);
-    if (!header.empty()) std::memcpy(record->answer->bytes(), header.data(), header.size());
-    if (!body.empty()) std::memcpy(record->answer->bytes() + header.size(), body.data(), body.size());
+    to = record->answer->bytes();
   }
+  if (!header.empty()) std::memcpy(to, header.data(), header.size());
+  if (!body.empty()) std::memcpy(to + header.size(), body.data(), body.size());
   gate.answer(record);
 }
 
@@ -173,10 +174,9 @@ void Responder::fail(Code code, std::string_view sentence) {
     if (gate.post == nullptr) return detail::IncomingRecord::Pool::release(record);
     return gate.post->fail(record, code, sentence);
   }
-  record->answer_failed = true;
+  record->answer_kind = Answer::failure;
   record->answer_code = code;
-  record->answer_bytes = static_cast<std::uint32_t>(sentence.size());
-  record->answer_header_bytes = 0;
+  record->answer_bytes = {.all = static_cast<std::uint32_t>(sentence.size()), .header = 0};
   if (!sentence.empty()) {
     record->answer = pool::Lane::mine().blocks().acquire(sentence.size());
     std::memcpy(record->answer->bytes(), sentence.data(), sentence.size());

@@ -1,5 +1,6 @@
 #include "pool/openings.h"
 
+#include <string_view>
 #include <utility>
 
 #include "buffer/open.h"
@@ -26,47 +27,49 @@ bool is_good(const buffer::Landing& landing) { return landing.is_open() && !has_
 
 bool is_over(const buffer::Landing& landing) { return landing.is_open() || has_failed(landing); }
 
-// Relaxed: a hint that orders nothing.
-bool has_caller_gone(const IncomingRecord& record) {
-  return record.transfer->cancelled.load(std::memory_order_relaxed);
+void refuse(IncomingRecord* record, Code code, std::string_view sentence) {
+  drop_message(*record);
+  record->errand = Errand::answer;
+  record->never_ran = true;
+  Responder(record).fail(code, sentence);
 }
 
 void refuse_request(IncomingRecord* record) {
-  const bool is_forged = has_failed(*record->landing);
-  if (is_forged) record->core->shared->count_forged();
-  record->landing = nullptr;
-  record->errand = Errand::answer;
-  record->storage = Body();
-  record->never_ran = true;
-  Responder responder(record);
-  is_forged ? responder.fail(Code::unauthenticated, kForgedRequest)
-            : responder.fail(Code::cancelled, "the caller has gone");
+  if (!has_failed(*record->landing())) return refuse_unwanted(record);
+  record->core->shared->count_forged();
+  refuse(record, Code::unauthenticated, kForgedRequest);
 }
 
 // The next record of a request that an intake takes. False: there is no other.
 bool take_in(IncomingRecord* record) {
-  return !has_caller_gone(*record) && record->intake->take_next(*record->landing);
+  return !has_caller_gone(*record) && record->unopened->intake->take_next(*record->landing());
 }
 
 void answer_intake(IncomingRecord* record) {
-  const std::unique_ptr<Intake> intake = std::move(record->intake);
-  const Body kept = std::move(record->storage);
-  if (record->landing->failed_record != buffer::Landing::kNoRecord) record->core->shared->count_forged();
-  record->landing = nullptr;
+  const std::unique_ptr<Intake> intake = std::move(record->unopened->intake);
+  buffer::Landing* const landing = take_landing(*record);
+  const Body kept(landing->whole(), landing);
+  if (has_failed(*landing)) record->core->shared->count_forged();
   intake->answer(Responder(record));
 }
 
 // A request whose handler is a task; on the thread that runs it.
 void run_opened(IncomingRecord* record) {
-  if (!is_good(*record->landing)) return refuse_request(record);
-  record->landing = nullptr;
+  if (!is_good(*record->landing())) return refuse_request(record);
   run_request(record);
 }
 
 }  // namespace
 
+// Relaxed: a hint that orders nothing.
+bool has_caller_gone(const IncomingRecord& record) {
+  return record.transfer->cancelled.load(std::memory_order_relaxed);
+}
+
+void refuse_unwanted(IncomingRecord* record) { refuse(record, Code::cancelled, "the caller has gone"); }
+
 void open_and_go_on(IncomingRecord* record) {
-  if (record->intake != nullptr) {
+  if (record->unopened->intake != nullptr) {
     while (take_in(record)) {
     }
     return answer_intake(record);
@@ -74,7 +77,7 @@ void open_and_go_on(IncomingRecord* record) {
   const bool is_reply = record->errand == Errand::complete;
   if (is_reply || !has_caller_gone(*record)) {
     // Whoever goes on looks at the landing.
-    static_cast<void>(buffer::open_all(*record->landing));
+    static_cast<void>(buffer::open_all(*record->landing()));
   }
   if (record->errand == Errand::answer) return run_opened(record);
   record->core->shared->answer(record);
@@ -82,12 +85,14 @@ void open_and_go_on(IncomingRecord* record) {
 
 void Openings::begin(IncomingRecord* record, buffer::Landing* landing) {
   detail::pin(landing);
-  record->landing = landing;
-  record->storage = Body(landing->whole(), landing);
-  if (executor_ != nullptr) {
-    executor_->push(record);
-  } else {
+  record->unopened->landing = landing;
+  if (executor_ == nullptr) {
+    record->waiting = {};
     waiting_.push_back(*record, record->priority);
+  } else if (record->errand == Errand::complete) {
+    executor_->push_reply(record);
+  } else {
+    post_.queue_request(record);
   }
 }
 
@@ -98,8 +103,9 @@ void Openings::open_reply(CallRecord* call, buffer::Landing* landing, IncomingRe
   }
   carrier->errand = Errand::complete;
   carrier->priority = call->priority;
-  carrier->call = call;
-  carrier->call_index = calls_.size();
+  carrier->unopened = unopened_.acquire();
+  carrier->unopened->call = call;
+  carrier->unopened->call_index = calls_.size();
   calls_.push_back(carrier);
   begin(carrier, landing);
 }
@@ -107,7 +113,8 @@ void Openings::open_reply(CallRecord* call, buffer::Landing* landing, IncomingRe
 void Openings::open_request(IncomingRecord* record, buffer::Landing* landing) {
   if (has_given_up_) return post_.refuse(record, Code::refused, "the peer is closing");
   record->errand = record->method->run_inline ? Errand::run : Errand::answer;
-  if (record->method->make_intake) record->intake = (*record->method->make_intake)();
+  record->unopened = unopened_.acquire();
+  if (record->method->make_intake) record->unopened->intake = (*record->method->make_intake)();
   begin(record, landing);
   // Nothing is left to do but to run its handler, if it was opened as it came.
   if (executor_ == nullptr && landing->opens_ahead && is_over(*landing)) {
@@ -118,19 +125,20 @@ void Openings::open_request(IncomingRecord* record, buffer::Landing* landing) {
 bool Openings::turn() {
   IncomingRecord* const record = waiting_.front();
   if (record == nullptr) return false;
-  buffer::Landing& landing = *record->landing;
-  if (record->intake != nullptr) {
-    waiting_.charge(record->hook.level, landing.record_bytes);
+  buffer::Landing& landing = *record->landing();
+  if (record->unopened->intake != nullptr) {
+    waiting_.charge(record->waiting.level, landing.record_bytes);
     if (take_in(record)) return true;
     waiting_.remove(*record);
     answer_intake(record);
     return true;
   }
-  const bool is_unwanted = record->call != nullptr ? record->call->is_dropped : has_caller_gone(*record);
+  const CallRecord* const call = record->unopened->call;
+  const bool is_unwanted = call != nullptr ? call->is_dropped : has_caller_gone(*record);
   if (!is_unwanted && landing.adopted) {
     static_cast<void>(buffer::open_all(landing));  // looks at the binding
   } else if (!is_unwanted && !is_over(landing)) {
-    waiting_.charge(record->hook.level, landing.record_bytes);
+    waiting_.charge(record->waiting.level, landing.record_bytes);
     static_cast<void>(buffer::open_next(landing, buffer::thread_key()));
     if (!is_over(landing)) return true;
   }
@@ -146,25 +154,25 @@ void Openings::finish(IncomingRecord* record) {
 
 void Openings::go_on(IncomingRecord* record) {
   if (record->errand == Errand::complete) return complete(record);
-  if (!is_good(*record->landing)) return refuse_request(record);
-  record->landing = nullptr;
+  if (!is_good(*record->landing())) return refuse_request(record);
   record->errand = Errand::answer;
   post_.run_opened(record);
 }
 
 CallRecord* Openings::take_call(IncomingRecord* record) {
-  CallRecord* const call = std::exchange(record->call, nullptr);
+  CallRecord* const call = std::exchange(record->unopened->call, nullptr);
   if (call == nullptr) return nullptr;
-  calls_.back()->call_index = record->call_index;
-  calls_[record->call_index] = calls_.back();
+  const std::size_t index = record->unopened->call_index;
+  calls_.back()->unopened->call_index = index;
+  calls_[index] = calls_.back();
   calls_.pop_back();
   return call;
 }
 
 void Openings::complete(IncomingRecord* record) {
   CallRecord* const call = take_call(record);
-  buffer::Landing* const landing = record->landing;
-  const Body kept = std::move(record->storage);
+  buffer::Landing* const landing = take_landing(*record);
+  const Body kept(landing->whole(), landing);
   drop_incoming(record);
   if (call == nullptr) return;
   // A dropped call's record is given back in there, whatever the outcome.

@@ -21,6 +21,10 @@ class Post;
 
 // On an executor thread: opens what the record carries and goes on with it.
 void open_and_go_on(IncomingRecord* record);
+// Whether the caller of a request has gone: it is not to run.
+bool has_caller_gone(const IncomingRecord& record);
+// Answers a request that no handler has seen and that its caller does not want any more.
+void refuse_unwanted(IncomingRecord* record);
 
 // Part of a post; for its worker only. As many can wait as the limits of large messages allow to arrive.
 class Openings {
@@ -36,6 +40,7 @@ class Openings {
   // The executor has opened it.
   void go_on(IncomingRecord* record);
   bool has_calls() const { return !calls_.empty(); }
+  void disown() { unopened_.disown(); }  // see RecordPool
   // The post goes: nothing is opened any more. Calls whose replies are not open complete with `closed`.
   void give_up();
 
@@ -47,8 +52,9 @@ class Openings {
 
   Post& post_;
   Executor* const executor_;
-  schedule::WeightedQueue<IncomingRecord, &IncomingRecord::hook> waiting_;
-  std::vector<IncomingRecord*> calls_;  // the replies among those under way
+  schedule::WeightedQueue<IncomingRecord, &IncomingRecord::waiting> waiting_;
+  detail::Unopened::Pool unopened_{{}, ~std::size_t{0} >> 1};  // the engine bounds them
+  std::vector<IncomingRecord*> calls_;                         // the replies among those under way
   bool has_given_up_ = false;
 };
 

@@ -1,6 +1,7 @@
 #include "pool/post.h"
 
 #include <algorithm>
+#include <bit>
 #include <exception>
 #include <utility>
 
@@ -15,7 +16,6 @@ namespace weir::pool {
 namespace {
 
 constexpr int kFarewellTurns = 1'000;  // tries to send the closing packets through a full socket
-constexpr const char* kExecutorIsFull = "the server's executor queue is full";
 
 engine::EngineConfig with_memory(engine::EngineConfig config, buffer::Memory* memory, Gate& gate,
                                  const Executor* executor) {
@@ -89,6 +89,7 @@ void Post::farewell() {
   drain(now);
   openings_.give_up();
   engine_->close(now);
+  while (IncomingRecord* record = parked_.pop()) drop_incoming(record);  // their callers have been told
   for (int i = 0; i < kFarewellTurns && (seat_->poll_once(now) || seat_->is_blocked() || engine_->has_work()); ++i) {
     now = worker::read_clock();
   }
@@ -97,6 +98,7 @@ void Post::farewell() {
 void Post::let_go() {
   calls_.disown();
   incoming_.disown();
+  openings_.disown();
 }
 
 Result<void> Post::serve(Method method, MethodEntry entry) {
@@ -174,6 +176,8 @@ bool Post::drain(Instant now) {
   }
   take_wishes(now);
   take_answers(now);
+  if (!parked_.empty()) [[unlikely]]
+    is_busy |= serve_parked(now);
   if (openings_.turn()) [[unlikely]]
     is_busy = true;
   if (handshaker_ != nullptr) {
@@ -231,7 +235,6 @@ IncomingRecord* Post::accept(transfer::IncomingTransfer& transfer, Instant now) 
   record->time_left = transfer.deadline.is_never() ? Duration::max() : transfer.deadline - now;
   record->priority = transfer.priority;
   record->depth = transfer.depth;
-  record->header_bytes = transfer.header_bytes;
   return record;
 }
 
@@ -240,7 +243,7 @@ void Post::run_inline(void* context, transfer::IncomingTransfer& transfer, Insta
   if (transfer.is_large) [[unlikely]]
     return method.post->accept_large(method, transfer, now);
   IncomingRecord* record = method.post->accept(transfer, now);
-  const ByteSpan bytes{transfer.request, transfer.bytes};
+  const ByteSpan bytes{transfer.delivery.request, transfer.bytes};
   const worker::DepthScope depth(static_cast<std::uint8_t>(transfer.depth + 1));
   InlineRequest request(bytes.subspan(transfer.header_bytes), bytes.first(transfer.header_bytes), record->time_left,
                         transfer.priority, transfer.depth, Responder(record));
@@ -269,21 +272,57 @@ void Post::run_task(void* context, transfer::IncomingTransfer& transfer, Instant
   if (transfer.is_large) [[unlikely]]
     return post.accept_large(method, transfer, now);
   IncomingRecord* record = post.accept(transfer, now);
-  if (post.executor_ != nullptr && !post.executor_->has_room()) {
-    // Somebody is refused: whoever is least urgent, and of these the newest.
-    IncomingRecord* const other = post.executor_->push_out(record->priority);
-    if (other == nullptr) return post.refuse(record, Code::overloaded, kExecutorIsFull);
-    other->storage = Body();
-    other->never_ran = true;
-    Responder(other).fail(Code::overloaded, "the server's executor queue is full of more urgent requests");
-  }
   record->method = &method;
-  record->storage = keep_bytes({transfer.request, transfer.bytes}, transfer.pin, *post.gate_);
   if (post.executor_ != nullptr) {
-    post.executor_->push(record);
+    keep_request(transfer, *post.gate_);
+    record->is_kept = true;
+    post.queue_request(record);
   } else {
     run_request(record);
   }
+}
+
+void Post::queue_request(IncomingRecord* record) {
+  const unsigned level = record->priority;
+  // Behind those of its priority that wait already.
+  if ((parked_.occupied_levels() & 1u << level) == 0 && executor_->try_push(record)) [[likely]]
+    return;
+  record->waiting = {};
+  parked_.push_back(*record, level);
+}
+
+// True if there may be more to do at once.
+bool Post::serve_parked(Instant now) {
+  const bool has_places = gate_->places.were_freed();
+  bool is_cut = false;
+  for (std::uint32_t left = parked_.occupied_levels(); left != 0; left &= left - 1) {
+    const auto level = static_cast<unsigned>(std::countr_zero(left));
+    std::size_t step = 0;
+    for (; step < kUnparkedPerTurn; ++step) {
+      IncomingRecord* const record = parked_.front_of(level);
+      if (record == nullptr) break;
+      const bool is_unwanted = has_caller_gone(*record) || record->transfer->deadline <= now;
+      if (!is_unwanted && !has_places) break;
+      parked_.remove(*record);
+      if (is_unwanted) {
+        refuse_unwanted(record);
+      } else if (!unpark(record, now)) {
+        break;
+      }
+    }
+    is_cut |= step == kUnparkedPerTurn;
+  }
+  if (is_cut && has_places) gate_->places.look_again();
+  return is_cut;
+}
+
+bool Post::unpark(IncomingRecord* record, Instant now) {
+  const Instant deadline = record->transfer->deadline;
+  record->time_left = deadline.is_never() ? Duration::max() : deadline - now;
+  if (executor_->try_push(record)) return true;
+  record->waiting = {};
+  parked_.push_front(*record, record->priority);
+  return false;
 }
 
 Code Post::check_large(void* context, ByteSpan header, std::uint64_t bytes) {
@@ -292,7 +331,6 @@ Code Post::check_large(void* context, ByteSpan header, std::uint64_t bytes) {
 
 void Post::accept_large(const MethodEntry& method, transfer::IncomingTransfer& transfer, Instant now) {
   IncomingRecord* record = accept(transfer, now);
-  if (executor_ != nullptr && !executor_->has_room()) return refuse(record, Code::overloaded, kExecutorIsFull);
   record->method = &method;
   openings_.open_request(record, transfer.landing());
 }
@@ -300,9 +338,10 @@ void Post::accept_large(const MethodEntry& method, transfer::IncomingTransfer& t
 // An inline handler whose large request is open.
 void Post::run_opened(IncomingRecord* record) {
   auto& method = *const_cast<MethodEntry*>(record->method);  // one of ours
-  const Body kept = std::move(record->storage);              // the record is gone when it is answered
+  buffer::Landing* const landing = take_landing(*record);
+  const Body kept(landing->whole(), landing);  // the record is gone when it is answered
   const worker::DepthScope depth(static_cast<std::uint8_t>(record->depth + 1));
-  InlineRequest request(kept.bytes().subspan(record->header_bytes), kept.bytes().first(record->header_bytes),
+  InlineRequest request(kept.bytes().subspan(landing->header_bytes), kept.bytes().first(landing->header_bytes),
                         record->time_left, record->priority, record->depth, Responder(record));
   call_inline(method, request);
 }
@@ -340,14 +379,15 @@ void Post::take_answers(Instant) {
       continue;
     }
     transfer::Block* block = std::exchange(record->answer, nullptr);
-    const ByteSpan bytes = block == nullptr ? ByteSpan{} : ByteSpan{block->bytes(), record->answer_bytes};
-    if (buffer::Sealed* body = std::exchange(record->answer_body, nullptr)) [[unlikely]] {
-      reply_large(record, bytes, body);
-    } else if (record->answer_failed) {
+    const auto [size, header_bytes] = record->answer_bytes;
+    const ByteSpan bytes{block == nullptr ? record->transfer->inline_bytes : block->bytes(), size};
+    if (record->answer_kind == IncomingRecord::Answer::reply) [[likely]] {
+      reply(record, bytes.first(header_bytes), bytes.subspan(header_bytes));
+    } else if (record->answer_kind == IncomingRecord::Answer::failure) {
       fail(record, record->answer_code, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
     } else {
-      const std::uint32_t header_bytes = record->answer_header_bytes;
-      reply(record, bytes.first(header_bytes), bytes.subspan(header_bytes));
+      buffer::Sealed* const body = take_answer_body(*record, block);
+      reply_large(record, bytes.subspan(sizeof body), body);
     }
     if (block != nullptr) detail::unpin(block);
     record = next;

@@ -96,6 +96,8 @@ class Post final : public worker::SeatHost, public std::enable_shared_from_this<
     openings_.open_reply(record, landing, incoming_.acquire());
   }
   void run_opened(IncomingRecord* record);
+  // For the executor: into its queue, or into the line in front of that.
+  void queue_request(IncomingRecord* record);
 
   // ---- answers ----
   void reply(IncomingRecord* record, ByteSpan header, ByteSpan body);
@@ -116,7 +118,8 @@ class Post final : public worker::SeatHost, public std::enable_shared_from_this<
   const std::string& limits_text() const { return limits_text_; }
 
  private:
-  static constexpr std::size_t kDrainPerRing = 256;  // submissions that one turn takes from one ring
+  static constexpr std::size_t kDrainPerRing = 256;     // submissions that one turn takes from one ring
+  static constexpr std::size_t kUnparkedPerTurn = 256;  // requests of one priority that one turn takes out of the line
 
   struct Bundle {  // completed records for one lane
     std::shared_ptr<Lane> lane;
@@ -133,6 +136,8 @@ class Post final : public worker::SeatHost, public std::enable_shared_from_this<
   Counters read_counters();
   void take_wishes(Instant now);
   void take_answers(Instant now);
+  bool serve_parked(Instant now);
+  bool unpark(IncomingRecord* record, Instant now);
   void take_news(Instant now);
   void ask_for_credentials();
   void leave_now();
@@ -153,6 +158,8 @@ class Post final : public worker::SeatHost, public std::enable_shared_from_this<
   CallRecord::Pool calls_;
   IncomingRecord::Pool incoming_;
   Executor* executor_;
+  // Requests that found no place in the executor's queue, bounded by the credit that they keep.
+  schedule::WeightedQueue<IncomingRecord, &IncomingRecord::waiting> parked_;
   Openings openings_;
   const std::shared_ptr<Handshaker> handshaker_;
   std::vector<PeerEntry*> peers_;  // by the engine's number; identity mode

@@ -46,6 +46,13 @@ crypto::KeyBytes next_data_key() {
   return key;
 }
 
+Result<Payload> seal_into(Buffer room, ByteSpan text) {
+  crypto::KeyBytes key = next_data_key();
+  Result<Payload> payload = buffer::seal_into(std::move(room), text, key, buffer::thread_key());
+  crypto::wipe(key);
+  return payload;
+}
+
 Result<buffer::Sealed*> seal_text(Gate& gate, ByteSpan text) {
   Result<Buffer> room = gate.payloads->try_allocate(text.size());
   if (!room) {
@@ -54,9 +61,7 @@ Result<buffer::Sealed*> seal_text(Gate& gate, ByteSpan text) {
                                  "the message does not fit into what is left of Limits::buffer_bytes: raise it, or "
                                  "wait for memory with Pool::allocate() and send what you sealed"));
   }
-  crypto::KeyBytes key = next_data_key();
-  Result<Payload> payload = buffer::seal_into(std::move(*room), text, key, buffer::thread_key());
-  crypto::wipe(key);
+  Result<Payload> payload = seal_into(*std::move(room), text);
   if (!payload) return std::unexpected(std::move(payload).error());
   buffer::Sealed* const sealed = payload->sealed();
   return buffer::lend(*sealed, buffer::pieces_of(*sealed, 0, sealed->bytes));

@@ -4,6 +4,7 @@
 #include "base/bytes.h"
 #include "buffer/sealed.h"
 #include "crypto/secret.h"
+#include "weir/buffer.h"
 #include "weir/config.h"
 #include "weir/error.h"
 
@@ -13,6 +14,9 @@ class Gate;
 
 // A key for one payload, of the system's entropy. Never the same twice, also not in a process that was forked.
 crypto::KeyBytes next_data_key();
+
+// Seals `text` into a buffer of its size, with a key of its own.
+[[nodiscard]] Result<Payload> seal_into(Buffer room, ByteSpan text);
 
 // Seals `text` into memory of the pool's buffers; one reference, the caller's. `overloaded` if there is none left.
 [[nodiscard]] Result<buffer::Sealed*> seal_text(Gate& gate, ByteSpan text);

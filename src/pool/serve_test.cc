@@ -297,31 +297,6 @@ TEST_P(Nested, AnInlineHandlerMayCallAndAnswerInTheContinuation) {
 
 INSTANTIATE_TEST_SUITE_P(Workers, Nested, ::testing::Values(1, 0, 2));
 
-TEST(Serve, AFullExecutorQueueAnswersOverloaded) {
-  Config config = server_config(1);
-  config.limits.executor_queue = 2;
-  Pool server = open(config);
-  std::atomic<bool> is_held{true};
-  ASSERT_TRUE(server.serve("slow", [&](Request) {
-    await([&] { return !is_held; });
-    return Reply{"done"};
-  }));
-  Pool client = open(client_config(1));
-  Peer to = client.peer(server.listen_address());
-  std::vector<Call> calls;
-  for (int i = 0; i < 20; ++i) calls.push_back(to.unary("slow", "", {.deadline = 60s}));
-  await([&] { return server.counters()[0].requests_dispatched == 20; });
-  is_held = false;
-  int done = 0, overloaded = 0;
-  for (Call& call : calls) {
-    Result<Reply> result = call.get();
-    result ? ++done : overloaded += result.error().code() == Code::overloaded && !result.error().may_have_run();
-  }
-  EXPECT_GE(done, 2);
-  EXPECT_GE(overloaded, 1);
-  EXPECT_EQ(done + overloaded, 20);
-}
-
 TEST(Serve, AMethodIsServedOnce) {
   Pool server = open(server_config(2));
   serve_echo(server);

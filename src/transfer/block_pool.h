@@ -1,4 +1,4 @@
-// Blocks: memory for message bytes that do not fit into their record, in six size classes. One thread takes them;
+// Blocks: memory for message bytes that do not fit into their record, in seven size classes. One thread takes them;
 // any thread may give them back, because a block can end its life as the body of a Reply or Request in the
 // application's hands.
 #pragma once
@@ -33,7 +33,7 @@ static_assert(sizeof(Block) <= Block::kHeaderBytes);
 
 // What the pool and its blocks share: outlives the pool until the last block is back.
 struct Block::Core {
-  static constexpr int kClasses = 6;
+  static constexpr int kClasses = 7;
   std::atomic<Block*> returned[kClasses] = {};  // given back by any thread
   std::atomic<std::size_t> references{1};       // the pool and every block that is out
 };
@@ -42,7 +42,8 @@ struct Block::Core {
 class BlockPool {
  public:
   static constexpr std::size_t kMaxBlockBytes = 65'536;
-  static constexpr std::size_t kClassBytes[Block::Core::kClasses] = {512, 2'048, 4'608, 8'192, 20'480, kMaxBlockBytes};
+  static constexpr std::size_t kClassBytes[Block::Core::kClasses] = {256,   512,    2'048,         4'608,
+                                                                     8'192, 20'480, kMaxBlockBytes};
 
   BlockPool() : core_(new Block::Core) {}
   BlockPool(const BlockPool&) = delete;
