@@ -54,7 +54,7 @@ std::string PoolState::limits() const {
   for (std::size_t priority = 0; priority < 8; ++priority) {
     line("submission_ring[" + std::to_string(priority) + "] per thread and worker", limits.submission_ring[priority]);
   }
-  line("executor_queue", limits.executor_queue);
+  line("executor_queue per worker and priority", limits.executor_queue);
   std::size_t of_handshakes = 0;
   if (handshaker_) {
     constexpr std::size_t kCredentialBytes = 512, kHandshakeBytes = 112 * 1024;  // as tests measure them
