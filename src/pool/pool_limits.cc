@@ -102,7 +102,7 @@ std::string PoolState::limits() const {
     page.count("submission_ring[" + std::to_string(priority) + "] per thread and worker",
                limits.submission_ring[priority], "calls");
   }
-  page.count("executor_queue", limits.executor_queue, "requests");
+  page.count("executor_queue per worker and priority", limits.executor_queue, "requests");
   if (handshaker_) {
     constexpr std::size_t kCredentialBytes = 512, kHandshakeBytes = 112 * 1024;  // as tests measure them
     page.count("credentials", limits.credentials, "peers, 512 bytes each");

@@ -74,6 +74,8 @@ struct IncomingTransfer {
     std::byte inline_bytes[kInlineBytes];  // the reply, if it is small
   };
 
+  IncomingTransfer() {}  // NOLINT: inline_bytes stay uninitialised on purpose
+
   const std::byte* reply_data() const {
     if (block == nullptr) return inline_bytes;
     return reply_is_large ? Cargo::opening(block) : block->bytes();
