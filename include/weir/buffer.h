@@ -77,8 +77,8 @@ class [[nodiscard]] Buffer {
 
 // A sealed buffer: immutable, shared by reference count; copies are cheap, any thread may hold them. Its memory goes
 // back to the pool when the last one, and the last transfer that sends it, let go. That of a payload of several pieces
-// (AllocateOptions::piece_bytes) does so piece by piece, all but the first, once you hold none: then each goes as soon as
-// all peers that it is on its way to have it. Move a payload into its last call to hold none.
+// (AllocateOptions::piece_bytes) does so piece by piece, all but the first, once you hold none: then each goes as soon
+// as all peers that it is on its way to have it. Move a payload into its last call to hold none.
 class Payload {
  public:
   Payload() = default;
