@@ -122,6 +122,33 @@ void large_exhausted(Scenario& s, Random& random) {
   }
 }
 
+// What was granted ahead of need grows old between messages; regions live as long as a message that the wire delays,
+// and a sender sleeps about as long as a token or a region lives.
+void large_expiry(Scenario& s, Random& random) {
+  few(s, random);
+  s.workload.large = 1;
+  s.workload.calls_per_caller = 20;
+  s.workload.window = static_cast<std::uint32_t>(between(random, 1, 3));
+  s.workload.largest_large_bytes = 500'000;
+  s.workload.think_time = random.chance(0.5) ? 12s : 6s;
+  s.workload.nested = 0;
+  s.link.latency = random.chance(0.5) ? between(random, 10us, 1ms) : between(random, 50ms, 300ms);
+  s.faults.loss = random.chance(0.5) ? random.fraction() * 0.05 : 0;
+  s.faults.reorder = random.chance(0.5) ? random.fraction() * 0.3 : 0;
+  s.faults.reorder_delay = between(random, 1ms, 400ms);
+  s.span = 60s;
+  s.stalls = static_cast<std::uint32_t>(between(random, 2, 6));
+  s.longest_stall = 11s;
+  s.timeouts.silence = s.timeouts.connect = 30s;
+  s.workload.shortest_deadline = 60s;
+  s.workload.longest_deadline = 90s;
+  s.timeouts.default_deadline = 90s;
+  s.limits.message_bytes = 500'000;
+  s.limits.large_request_bytes = between(random, 500'000, 16'000'000);
+  s.limits.large_bytes_per_peer = s.limits.large_request_bytes;
+  s.least_success = 0.8;
+}
+
 void large_restart(Scenario& s, Random& random) {
   few(s, random);
   s.crashes = static_cast<std::uint32_t>(between(random, 1, 4));

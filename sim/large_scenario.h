@@ -9,6 +9,7 @@ namespace weir::sim {
 void large(Scenario& s, Random& random);
 void large_revoke(Scenario& s, Random& random);
 void large_exhausted(Scenario& s, Random& random);
+void large_expiry(Scenario& s, Random& random);
 void large_restart(Scenario& s, Random& random);
 void large_hostile(Scenario& s, Random& random);
 

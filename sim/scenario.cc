@@ -223,6 +223,7 @@ constexpr Named kScenarios[] = {
     {"large", large},
     {"large_revoke", large_revoke},
     {"large_exhausted", large_exhausted},
+    {"large_expiry", large_expiry},
     {"large_restart", large_restart},
     {"large_hostile", large_hostile},
 };

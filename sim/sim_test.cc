@@ -217,8 +217,8 @@ TEST(LargeMessages, AreLostRevokedAwaitedAndAbandonedWhereTheScenarioSaysSo) {
   EXPECT_GT(abandoned, 0u);
 }
 
-// Of messages that take their time, so that regions are taken back after some of them was freed, too: the call fails and
-// has not run, or all of it arrives.
+// Of messages that take their time, so that regions are taken back after some of them was freed, too: the call fails
+// and has not run, or all of it arrives.
 TEST(LargeMessages, AreFreedAsTheyArrive) {
   const std::uint64_t before = buffer::work.freed_bytes.load();
   std::uint64_t revoked = 0;
@@ -243,6 +243,21 @@ TEST(LargeMessages, AreFreedAsTheyArrive) {
   }
   EXPECT_GT(buffer::work.freed_bytes.load() - before, 50u << 20);
   EXPECT_GT(revoked, 5u);
+}
+
+TEST(LargeMessages, OutliveTheTokensAndRegionsThatExpireUnderThem) {
+  std::uint64_t received = 0, used = 0, expired = 0, lost = 0;
+  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+    const Report report = run_one("large_expiry", seed);
+    received += report.engines.large_messages_received;
+    used += report.engines.tokens_used;
+    expired += report.engines.regions_revoked;
+    lost += report.engines.regions_lost;
+  }
+  EXPECT_GT(received, 200u);
+  EXPECT_GT(used, 20u);
+  EXPECT_GT(expired, 50u);
+  EXPECT_GT(lost, 0u) << "no message lost its region";
 }
 
 // One caller and one callee, and regions that are taken back after each datagram in turn: before the grant has arrived,

@@ -191,8 +191,8 @@ void Workload::load(HostId host, transfer::OutgoingCall& outgoing, const Instruc
     const ByteSpan header = ByteSpan{text}.first(instruction.header_bytes);
     const ByteSpan body = ByteSpan{text}.subspan(instruction.header_bytes);
     outgoing.is_large = true;
-    outgoing.block = transfer::load_cargo(blocks, hosts_[host]->seal(body, shape_.piece_bytes), {.bytes = body.size()},
-                                          header);
+    outgoing.block =
+        transfer::load_cargo(blocks, hosts_[host]->seal(body, shape_.piece_bytes), {.bytes = body.size()}, header);
     outgoing.bytes = static_cast<std::uint32_t>(wire::kCargoBytes + header.size());
     outgoing.header_bytes = 0;
     return;
@@ -221,9 +221,8 @@ void Workload::submit(HostId host, const Wish& wish) {
   record.submitted = now;
   record.must_be_refused = is_untrusted(host) || is_untrusted(wish.callee);
   // What was freed cannot be written again when its region is taken back.
-  const bool may_be_freed =
-      shape_.piece_bytes != 0 &&
-      std::max(record.instruction.bytes, record.instruction.reply_bytes) > token::kSmallestRange;
+  const bool may_be_freed = shape_.piece_bytes != 0 &&
+                            std::max(record.instruction.bytes, record.instruction.reply_bytes) > token::kSmallestRange;
   record.must_succeed = wish.must_succeed && !record.must_be_refused && !may_be_freed;
   Instant deadline = now + between(choices_, wish.is_patient ? shape_.longest_deadline : shape_.shortest_deadline,
                                    shape_.longest_deadline);

@@ -35,7 +35,7 @@ struct WorkloadShape {
   std::size_t largest_bytes = 16 * 1024;
   double large = 0;  // share of requests, and of replies, that are larger than an inline message
   std::size_t largest_large_bytes = 8u << 20;
-  std::size_t piece_bytes = 0;  // of payloads; not 0: what the receiver says that it has is freed
+  std::size_t piece_bytes = 0;    // of payloads; not 0: what the receiver says that it has is freed
   bool must_succeed = false;      // no call may fail for a reason of the network
   std::vector<HostId> urgent;     // make small calls of the most urgent priority; all others then make large ones
   std::vector<HostId> untrusted;  // no call from or to these may succeed

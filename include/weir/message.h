@@ -131,9 +131,7 @@ class InlineRequest {
   // Exactly one of these, once. A handler that returns without any of them answers with an `application` error.
   void reply(Bytes body, Bytes header = {}) { std::exchange(responder_, {}).reply(body, header); }
   void reply(std::string_view body, std::string_view header = {}) { reply(as_bytes(body), as_bytes(header)); }
-  void reply(Payload payload, Bytes header = {}) {
-    std::exchange(responder_, {}).reply(std::move(payload), header);
-  }
+  void reply(Payload payload, Bytes header = {}) { std::exchange(responder_, {}).reply(std::move(payload), header); }
   void fail(Code code, std::string_view sentence) { std::exchange(responder_, {}).fail(code, sentence); }
   // Keep the right to answer for later. Copy what you need of body() first.
   Responder defer() { return std::move(responder_); }

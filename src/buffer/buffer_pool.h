@@ -71,7 +71,8 @@ class BufferPool final : public BlockOwner, public std::enable_shared_from_this<
   // Refuses what comes and tells all who wait. What is allocated stays good.
   void close();
 
-  // The payload with this id; empty if there is none (any more), or no handle of it, so that some of it may be free. Any thread, any number, no lock.
+  // The payload with this id; empty if there is none (any more), or no handle of it, so that some of it may be free.
+  // Any thread, any number, no lock.
   [[nodiscard]] Payload find(std::uint64_t id);
 
   std::uint64_t used_bytes() const;

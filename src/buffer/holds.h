@@ -1,9 +1,9 @@
 // Holds: who still needs which piece of a payload of several pieces. A piece goes back to its memory as soon as nobody
 // does; the payload itself, which lies in its first piece, when the last reference goes.
 //
-// A piece is held once by all of the application's handles together (it may send the payload to others yet), and once by
-// each message that is not known to have arrived so far. Whoever holds a piece may let others hold it, too; once nobody
-// does it is free, and cannot be held again.
+// A piece is held once by all of the application's handles together (it may send the payload to others yet), and once
+// by each message that is not known to have arrived so far. Whoever holds a piece may let others hold it, too; once
+// nobody does it is free, and cannot be held again.
 //
 // Any thread, no lock: a count for each piece. Every hold goes with a reference on the payload. A payload of one piece
 // has no Holds, and all of this does nothing.

@@ -35,7 +35,9 @@ class HoldsTest : public ::testing::Test {
     EXPECT_EQ(memory->taken_bytes(), 0u);
   }
 
-  Random random{1};
+  // A key for each payload, whichever test makes it.
+  static inline std::uint64_t seeds = 1'000;
+  Random random{++seeds};
   std::shared_ptr<HeapMemory> memory = std::make_shared<HeapMemory>(std::uint64_t{64} << 20);
   std::shared_ptr<BufferPool> pool = BufferPool::create(memory, {.bytes = kBytes + 100'000});
 };

@@ -1,6 +1,6 @@
-// Work: how many bytes this process sealed, moved, opened, freed and copied on behalf of large messages. A payload is to be
-// sealed once however many it goes to; at each of these its bytes are moved once, from the packets they came in to
-// where they are opened, and copied by nobody else but the system. These counts are how tests show it.
+// Work: how many bytes this process sealed, moved, opened, freed and copied on behalf of large messages. A payload is
+// to be sealed once however many it goes to; at each of these its bytes are moved once, from the packets they came in
+// to where they are opened, and copied by nobody else but the system. These counts are how tests show it.
 #pragma once
 
 #include <atomic>

@@ -382,13 +382,13 @@ struct Core : Bounds {
   token::RegionTable regions;
   schedule::Timer regions_timer;
   ReturnBox* returned = new ReturnBox;
-  std::vector<ReturnBox::Item> returned_now;   // scratch
+  std::vector<ReturnBox::Item> returned_now;  // scratch
   struct SentRange {
     buffer::Sealed* sealed;  // lent
     buffer::PieceRange pieces;
   };
   std::vector<SentRange> sent_ranges;  // let go of by whoever sent them; see release_later()
-  std::vector<Segment> data_segments;          // of the trains of this collect()
+  std::vector<Segment> data_segments;  // of the trains of this collect()
   std::uint32_t writer_serials = 0;
   std::uint32_t spare_tokens = 0;  // granted ahead of need and not used yet
 

@@ -253,8 +253,7 @@ TEST_F(LargeHostileReceiver, ThatGrantsAnotherRegionForWhatItHadEndsItsCall) {
   const wire::TransferId id = name_of(call);
   say(frame_of(wire::GrantFrame{.side = Side::request, .id = id, .region = 77, .capacity = kBytes}));
   write_all_of(call);
-  say(frame_of(
-      wire::RangeAckFrame{.side = Side::request, .id = id, .region = 77, .bytes = 2 * buffer::kRecordBytes}));
+  say(frame_of(wire::RangeAckFrame{.side = Side::request, .id = id, .region = 77, .bytes = 2 * buffer::kRecordBytes}));
   net.turn(victim);
   say(frame_of(wire::GrantFrame{.side = Side::request, .id = id, .region = 78, .capacity = kBytes}));
   expect_fails(call, Code::overloaded);

@@ -51,7 +51,7 @@ class LargeRanges : public ::testing::Test {
     pair.run_for(std::chrono::hours(1));
     for (Engine* engine : {&pair.client(), &pair.server()}) {
       const Census census = engine->census();
-      EXPECT_EQ(census.writers + census.arrivals + census.regions + census.incoming + census.blocks, 0u);
+      EXPECT_EQ(census.writers + census.arrivals + census.regions + census.incoming + census.blocks + census.paths, 0u);
       EXPECT_EQ(census.large_bytes, 0u);
     }
     EXPECT_EQ(payloads->taken_bytes(), 0u);
@@ -84,7 +84,8 @@ class LargeRanges : public ::testing::Test {
     return writer != nullptr && writer->cargo->acknowledged > kBytes / 2;
   }
   std::uint32_t revoke(Engine& engine) {
-    return EngineAccess::revoke_regions(engine, pair.now, [](const token::Region& region) { return region.is_bound(); });
+    return EngineAccess::revoke_regions(engine, pair.now,
+                                        [](const token::Region& region) { return region.is_bound(); });
   }
 
   const std::string text = pattern(kBytes);
@@ -159,8 +160,8 @@ TEST_F(LargeRanges, OfARepliesRegionThatIsTakenBackEndTheCall) {
   EXPECT_EQ(payloads->taken_bytes(), 0u);
 }
 
-// Nothing arrives for longer than a region may be idle. As long as nobody else wants the memory, what its sender may have
-// freed stays.
+// Nothing arrives for longer than a region may be idle. As long as nobody else wants the memory, what its sender may
+// have freed stays.
 TEST_F(LargeRanges, ThatWereToldOutliveASilenceUnlessOthersWait) {
   for (const bool others_wait : {false, true}) {
     TestCall call, other;

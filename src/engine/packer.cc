@@ -286,7 +286,8 @@ bool Packer::write_large_control(const SentFrame& frame) {
     case SentKind::range_ack: {
       const transfer::Arrival* const arrival = core_.find_arrival(path_, side, id);
       const token::Region* const region = arrival != nullptr ? core_.regions.find(arrival->region) : nullptr;
-      if (region == nullptr || region->coverage.prefix() == 0) return true;  // all of it is there, or its region is gone
+      if (region == nullptr || region->coverage.prefix() == 0)
+        return true;  // all of it is there, or its region is gone
       at_ = wire::encode(
           wire::RangeAckFrame{.side = side, .id = id, .region = region->id, .bytes = region->coverage.prefix()}, at_);
       break;

@@ -233,6 +233,42 @@ TEST_F(RegionLife, TokensThatNobodyUsesAreTakenBackWhenSomebodyWaits) {
   EXPECT_GE(counters(server).regions_revoked, 30u);
 }
 
+// A token may be used for half of its life, and lives as long again at its receiver. Whenever it is used, or not any
+// more, the message arrives; and nothing is left that keeps the paths open (see TearDown).
+TEST_F(RegionLife, TokensAreUsedUntilHalfOfTheirLifeIsOverAndLeaveNothingBehind) {
+  connect(std::uint64_t{64} << 20);
+  const std::string little = pattern(60'000, 3);
+  const Duration half = lifetime() / 2;
+  for (int i = 0; i < 60; ++i) {
+    net.mtu = i % 2 == 0 ? 65'507 : 1'472;
+    expect_taken(i % 3 == 0 ? other : one, little);
+    const std::uint64_t used = counters(one).tokens_used;
+    // From 4.9 to 5.1 s. Small calls keep the path awake: one that sleeps forgets its tokens.
+    const Duration wait = half + std::chrono::milliseconds(i * 200 / 59 - 100);
+    const Instant begin = net.now;
+    const bool is_awake = i % 4 != 3;
+    net.run_for(std::chrono::milliseconds(30));
+    for (Instant at = begin; is_awake && at < begin + wait - std::chrono::milliseconds(500);
+         at = at + std::chrono::milliseconds(500)) {
+      net.now = std::max(net.now, at);
+      TestCall small;
+      net.call(one, server, small, "echo", "awake");
+      ASSERT_TRUE(net.run_until([&] { return small.completions != 0; }));
+      net.run_for(std::chrono::milliseconds(30));
+    }
+    ASSERT_LT(net.now, begin + wait);
+    net.now = begin + wait;
+    if (i % 3 == 0) continue;
+    TestCall call;
+    send(one, call, little);
+    ASSERT_TRUE(net.run_until([&] { return call.completions != 0; }));
+    EXPECT_FALSE(call.failed) << call.reply;
+    const bool is_sure = is_awake && std::chrono::abs(wait - half) > std::chrono::milliseconds(10);
+    EXPECT_TRUE(!is_sure || counters(one).tokens_used == used + (wait < half ? 1 : 0)) << i;
+  }
+  net.run_for(half);
+}
+
 // Near the worker, which writes all of it.
 TEST(RegionMemory, IsWhereTheEngineWasToldItShouldBe) {
   struct Recording final : buffer::Memory {

@@ -153,7 +153,7 @@ void Core::on_pause_timer(Writer& writer) {
 Core::Verdict Core::on_range_ack(Path& path, const wire::RangeAckFrame& frame) {
   Writer* const writer = find_writer(path, frame.side, frame.id);
   if (writer == nullptr || writer->region != frame.region) return Verdict::fine;  // over, or of a region that is gone
-  if (frame.bytes > writer->next) return Verdict::violation;  // it was never sent
+  if (frame.bytes > writer->next) return Verdict::violation;                      // it was never sent
   Cargo& cargo = *writer->cargo;
   if (frame.bytes <= cargo.acknowledged || cargo.held.begin == cargo.held.end) return Verdict::fine;
   cargo.acknowledged = frame.bytes;
@@ -183,8 +183,8 @@ void Core::give_up_writing(Path& path, Writer& writer, Instant now) {
   if (writer.is_reply()) return give_up_reply(path, path.incoming[writer.transfer->slot]);
   tell_cancelled(*writer.call);
   fail_call(*writer.call, Code::overloaded,
-            "the peer took its memory back, and some of the payload is free by now: who keeps it can send it again", now,
-            false);
+            "the peer took its memory back, and some of the payload is free by now: who keeps it can send it again",
+            now, false);
 }
 
 // The receiver has all of it, or has no use for it: either way the payload may go.

@@ -87,9 +87,9 @@ struct Region {
   Coverage coverage;
   Instant last_write{};  // that brought new bytes, or when it was bound
   Instant expires{};
-  std::uint64_t renewed_bytes = 0;  // that were there when its life was last prolonged
+  std::uint64_t renewed_bytes = 0;       // that were there when its life was last prolonged
   std::uint64_t range_due = kNeverTold;  // the sender is told when so much is there without a gap
-  std::uint64_t moved_bytes = 0;    // into it, also those that were there already: counted as work when it ends
+  std::uint64_t moved_bytes = 0;         // into it, also those that were there already: counted as work when it ends
 
   bool is_bound() const { return side != wire::Side::none; }
   // How far it may be written.

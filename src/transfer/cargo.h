@@ -43,15 +43,14 @@ inline buffer::PieceRange pieces_of(const buffer::Sealed& sealed, CargoRange ran
   return buffer::pieces_of(sealed, begin, begin + range.bytes);
 }
 
-// A block that holds the cargo and its opening; takes over what buffer::lend() gave for the range. The opening's length is
-// wire::kCargoBytes + header.size().
+// A block that holds the cargo and its opening; takes over what buffer::lend() gave for the range. The opening's length
+// is wire::kCargoBytes + header.size().
 inline Block* load_cargo(BlockPool& blocks, buffer::Sealed* sealed, CargoRange range, ByteSpan header) {
   Block* block = blocks.acquire(Cargo::kRoom + wire::kCargoBytes + header.size());
-  ::new (static_cast<void*>(block->bytes()))
-      Cargo{.sealed = sealed,
-            .first_byte = range.first_record * sealed->record_bytes,
-            .bytes = range.bytes,
-            .held = pieces_of(*sealed, range)};
+  ::new (static_cast<void*>(block->bytes())) Cargo{.sealed = sealed,
+                                                   .first_byte = range.first_record * sealed->record_bytes,
+                                                   .bytes = range.bytes,
+                                                   .held = pieces_of(*sealed, range)};
   std::byte* const opening = Cargo::opening(block);
   wire::encode_cargo({.body_bytes = range.bytes,
                       .payload_bytes = sealed->adopted ? sealed->binding_bytes : sealed->bytes,
