@@ -40,7 +40,8 @@ Result<void> judge(const Result<Reply>& reply, const Part& part, std::uint64_t& 
 // What a put needs of its payload: at first all that is not acknowledged, then less and less.
 class Remainder {
  public:
-  Remainder(Payload payload, std::uint64_t begin) : held_(buffer::pieces_of(*payload.sealed(), begin, payload.size())) {
+  Remainder(const Payload& payload, std::uint64_t begin)
+      : held_(buffer::pieces_of(*payload.sealed(), begin, payload.size())) {
     sealed_ = buffer::lend(*payload.sealed(), held_);
   }
   Remainder(const Remainder&) = delete;
@@ -106,7 +107,8 @@ Task<Result<PutReport>> run_put(std::shared_ptr<detail::PeerState> peer, BulkNam
   if (!answer) co_return std::unexpected(stopped_at(answer.error(), report.acknowledged_bytes, bytes));
   if (bytes == options.resume_at) co_return report;
 
-  Remainder sealed(std::move(payload), options.resume_at);
+  Remainder sealed(payload, options.resume_at);
+  payload = Payload();  // unless the caller has another handle, what is acknowledged is free
   const std::uint64_t most = std::min(kPartBytes, answer->largest_part_bytes);
   const std::uint64_t part_bytes =
       std::min<std::uint64_t>(most, peer->gate->limits().message_bytes) / sealed->record_bytes * sealed->record_bytes;
