@@ -46,9 +46,9 @@ struct Train {
 enum class TrainFate : std::uint8_t { sent, too_big, unreachable, failed };
 
 // Runs a request. Called inside Engine::deliver(). It answers through Engine::reply() or fail(), now or later, exactly
-// once. `transfer.delivery.request` is valid until it returns, longer if it takes a reference on `transfer.delivery.pin`.
-// A large request (`transfer.landing()`) is to be opened first: by whoever keeps a reference on it, on another thread
-// than the engine's if there is one.
+// once. `transfer.delivery.request` is valid until it returns, longer if it takes a reference on
+// `transfer.delivery.pin`. A large request (`transfer.landing()`) is to be opened first: by whoever keeps a reference
+// on it, on another thread than the engine's if there is one.
 struct Handler {
   void (*run)(void* context, transfer::IncomingTransfer& request, Instant now) = nullptr;
   void* context = nullptr;
