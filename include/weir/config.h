@@ -106,7 +106,7 @@ struct Config {
   std::size_t datagram_bytes = 65'507;  // largest datagram to try for; 1,472 is Ethernet's
   std::size_t socket_buffer_bytes = 16 << 20;
   bool portable_link = false;  // plain sendmsg/recvmsg instead of Linux offloads
-  bool openssl_aead = false;   // OpenSSL instead of the fastest AES-GCM there is
+  bool openssl_aead = false;   // packets by OpenSSL instead of the fastest AES-GCM there is; payloads by that
 
   Limits limits{};
   BufferPlan buffers{};

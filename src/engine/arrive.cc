@@ -30,6 +30,14 @@ bool is_possible(const wire::CargoFrame& cargo) {
   return cargo.body_bytes % cargo.record_bytes == 0 || begin + cargo.body_bytes == cargo.payload_bytes;
 }
 
+// To be opened ahead.
+bool is_next_record_there(const token::Region& region) {
+  const buffer::Landing& landing = *region.landing;
+  if (!landing.opens_ahead || landing.is_open() || landing.failed_record != buffer::Landing::kNoRecord) return false;
+  const std::uint64_t record = landing.opened_records;
+  return region.coverage.covers(record * landing.record_bytes + buffer::record_length(landing, record));
+}
+
 }  // namespace
 
 Core::Verdict Core::begin_arrival(Path& path, IncomingTransfer* transfer, OutgoingCall* call, wire::TransferId id,
@@ -227,19 +235,20 @@ void Core::place_slice(token::Region& region, const wire::SliceFrame& frame, Byt
   if (frame.tag != nullptr) {
     std::memcpy(landing.tags + std::uint64_t{frame.record} * crypto::kTagBytes, frame.tag, crypto::kTagBytes);
   }
-  const bool is_next = landing.opens_ahead && frame.record == landing.opened_records &&
-                       landing.failed_record == buffer::Landing::kNoRecord;
-  if (is_next && slice.size() == buffer::record_length(landing, frame.record)) {
+  const bool is_whole_and_next = landing.opens_ahead && frame.record == landing.opened_records &&
+                                 landing.failed_record == buffer::Landing::kNoRecord &&
+                                 slice.size() == buffer::record_length(landing, frame.record);
+  if (is_whole_and_next) {
     static_cast<void>(buffer::open_next_from(landing, slice, buffer::thread_key()));
-    return;
+  } else {
+    std::memcpy(landing.body + std::uint64_t{frame.record} * landing.record_bytes + frame.offset, slice.data(),
+                slice.size());
+    region.moved_bytes += slice.size();
   }
-  std::memcpy(landing.body + std::uint64_t{frame.record} * landing.record_bytes + frame.offset, slice.data(),
-              slice.size());
-  region.moved_bytes += slice.size();
-  if (!is_next) return;
-  const std::uint64_t end =
-      landing.opened_records * landing.record_bytes + buffer::record_length(landing, frame.record);
-  if (region.coverage.covers(end)) static_cast<void>(buffer::open_next(landing, buffer::thread_key()));
+  // What came before its turn is caught up with.
+  for (int i = 0; i < kOpenedPerSlice && is_next_record_there(region); ++i) {
+    static_cast<void>(buffer::open_next(landing, buffer::thread_key()));
+  }
 }
 
 // So that the sender need not keep all of it until the end.

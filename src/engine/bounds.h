@@ -16,6 +16,8 @@ struct Bounds {
   static constexpr Duration kUrgencyMemory = std::chrono::seconds(1);  // so long it may come again
   static constexpr std::uint64_t kTrainsPerSecond = 4'096;  // a train is as long as the pacer's rate fills in this part
   static constexpr std::uint32_t kSmallRestPart = 4;        // of a message: less than this part of a full slice
+  static constexpr int kOpenedPerSlice = 2;                 // records, at most
+  static constexpr std::uint32_t kRestsTogether = 8;        // messages that a small rest waits for
   static constexpr std::size_t kMaxSegments = 64;
   static constexpr std::uint32_t kMaxTrainMessages = 256;     // so that the receiver starts before we are done
   static constexpr std::size_t kBaseDatagramBytes = 1'200;    // passes everywhere

@@ -143,12 +143,12 @@ Core::Verdict Core::begin_arrival_of(Path& path, IncomingTransfer& transfer, Byt
   return verdict;
 }
 
-// What can be said about a large request before its data: a code if it would be refused.
 bool Core::takes_records(const IncomingTransfer& transfer) const {
   const auto found = methods.find(transfer.delivery.method);
   return found != methods.end() && found->second.handler.takes_records;
 }
 
+// What can be said about a large request before its data: a code if it would be refused.
 Code Core::check_opening(const IncomingTransfer& transfer, ByteSpan header, std::uint64_t bytes) {
   if (closed) return Code::refused;
   if (transfer.depth > kMaxDepth) return Code::overloaded;

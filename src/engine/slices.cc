@@ -18,6 +18,11 @@ constexpr unsigned kOffsetBits = 64 - Core::kWriterSerialBits;
 constexpr std::uint64_t kOffsetMask = (std::uint64_t{1} << kOffsetBits) - 1;
 static_assert(buffer::kLargestRecordBytes <= 0xffff);
 
+// A slice that ends here carries its record's tag.
+bool needs_tag(const transfer::Cargo& cargo, std::uint64_t end) {
+  return !cargo.sealed->adopted && (end == cargo.bytes || end % cargo.sealed->record_bytes == 0);
+}
+
 }  // namespace
 
 bool Core::next_slice(Path& path, Slice& slice) {
@@ -49,24 +54,32 @@ bool Core::next_slice(Path& path, Slice& slice) {
   return true;
 }
 
-// A small rest in a packet of its own costs as much as a large one. Once, it waits for those of the messages behind it,
-// which fill a train together with it.
+// Where a packet is a train, the small rest of a message costs as much as all that went before. Once, it waits for a
+// few messages behind it that are no longer than a train or two: their rests fill a train together.
 void Core::set_rest_aside(LargePath& large, Writer& writer, std::uint32_t length) {
-  const unsigned level = writer.hook.level;
-  if (writer.has_waited || writer.cargo->bytes - writer.next > length / kSmallRestPart ||
-      large.writing.last_of(level) == &writer) {
-    return;
+  const auto left = [](const Writer& one) { return one.cargo->bytes - one.next; };
+  if (writer.has_waited || length <= kMaxTrainBytes / 2 || left(writer) > length / kSmallRestPart) return;
+  Writer* last = nullptr;
+  std::uint32_t count = 0;
+  for (Writer* next = writer.hook.next; next != nullptr && count < kRestsTogether; next = next->hook.next) {
+    if (left(*next) > 2 * kMaxTrainBytes) break;
+    last = next;
+    ++count;
   }
+  if (last == nullptr) return;
   writer.has_waited = true;
-  large.writing.remove(writer);
-  large.writing.push_back(writer, level);
+  large.writing.move_behind(writer, *last);
 }
 
-// How many bytes of it fit into one packet, however large.
+// How many bytes of it fit into one packet, however large; and how many its packet has beside its head.
 std::uint64_t Core::whole_slice(const Slice& slice) {
   const transfer::Cargo& cargo = *slice.writer->cargo;
   return std::min<std::uint64_t>(
       {cargo.sealed->at(cargo.first_byte + slice.offset).size(), slice.length, cargo.bytes - slice.offset});
+}
+std::uint64_t Core::slice_with_tag(const Slice& slice) {
+  const std::uint64_t bytes = whole_slice(slice);
+  return bytes + (needs_tag(*slice.writer->cargo, slice.offset + bytes) ? wire::kSliceTagBytes : 0);
 }
 
 // What is left of a slice after `length` bytes of it went out.
@@ -109,6 +122,7 @@ void Core::pack_slices(Path& path, std::vector<Train>& out, Instant now) {
   const std::size_t paced_bytes = path.pacer.next_send(now) <= now ? path.pacer.rate() / kTrainsPerSecond : 0;
   std::size_t train_bytes = 0;
   std::size_t segment = 0;
+  std::uint64_t alike = 0;  // of a train of small rests: what each of its packets has beside its head
   unsigned levels = 0;
   bool more = true;
   Slice slice;
@@ -117,6 +131,7 @@ void Core::pack_slices(Path& path, std::vector<Train>& out, Instant now) {
       more = false;
       break;
     }
+    if (alike != 0 && slice_with_tag(slice) != alike) break;  // it would be cut as small as these are
     levels |= 1u << slice.writer->priority;
     const bool is_short = more_urgent_may_come(levels, now);
     const std::size_t longest = is_short ? kShortTrainBytes : kMaxTrainBytes;
@@ -145,7 +160,7 @@ void Core::pack_slices(Path& path, std::vector<Train>& out, Instant now) {
     std::byte* const text = arena_at + wire::kHeaderBytes + wire::kTextLengthBytes;
     std::byte* at = text;
     std::uint64_t ack_largest = recovery::kNoPacket;
-    if (path.ack_policy.wanted() || path.ack_policy.due(now)) {
+    if (alike == 0 && (path.ack_policy.wanted() || path.ack_policy.due(now))) {
       Packer packer(*this, path, text, text + kBaseDatagramBytes / 2, 0, now);
       packer.write_ack();
       ack_largest = packer.ack_largest();
@@ -156,18 +171,15 @@ void Core::pack_slices(Path& path, std::vector<Train>& out, Instant now) {
     ByteSpan bytes = cargo.sealed->at(cargo.first_byte + slice.offset);
     bytes = bytes.first(whole_slice(slice));
     const std::uint64_t record = slice.offset / record_bytes;
-    const auto ends_record = [&](std::size_t length) {
-      const std::uint64_t end = slice.offset + length;
-      return end == cargo.bytes || end % record_bytes == 0;
-    };
     const std::size_t fixed =
         static_cast<std::size_t>(at - arena_at) + wire::kSliceBytes + wire::kTagBytes;  // of a packet without a tag
     std::size_t room = size - fixed;
-    bool with_tag = ends_record(bytes.size()) && !cargo.sealed->adopted;
+    bool with_tag = needs_tag(cargo, slice.offset + bytes.size());
     if (bytes.size() + (with_tag ? wire::kSliceTagBytes : 0) > room) {
       bytes = bytes.first(std::min(bytes.size() - 1, room));
       with_tag = false;
     }
+    WEIR_CHECK(!bytes.empty(), "a packet of slices has room for one");
     if (with_tag) room -= wire::kSliceTagBytes;
     at = wire::encode(
         wire::SliceFrame{.region = slice.writer->region,
@@ -181,8 +193,10 @@ void Core::pack_slices(Path& path, std::vector<Train>& out, Instant now) {
     // is the first of several that are as small.
     const std::size_t missing = room - bytes.size();
     bool is_last = train_bytes + 2 * size > longest;
+    const std::uint64_t beside_head = bytes.size() + (with_tag ? wire::kSliceTagBytes : 0);
     if (Slice next;
-        segment == 0 && missing >= size / 2 && next_slice(path, next) && whole_slice(next) == bytes.size()) {
+        segment == 0 && missing >= size / 2 && next_slice(path, next) && slice_with_tag(next) == beside_head) {
+      alike = beside_head;
       is_last = 2 * (size - missing) > longest;
     } else if (missing >= size / 2 || !has_slices(path)) {
       is_last |= missing != 0;

@@ -1,6 +1,7 @@
 // How long trains are: long while nobody is kept waiting by it, at most 16 KiB while more urgent work may come.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -203,6 +204,61 @@ TEST(Train, OfASmallRestAloneLeavesAtOnce) {
   ASSERT_TRUE(pair.run_until([&] { return call.completions == 1; }));
   ASSERT_EQ(sent.size(), 2u);
   EXPECT_EQ(sent[0], sent[1]);
+}
+
+TEST(Train, OfSmallRestsDoesNotWaitForLongMessages) {
+  Pair pair;
+  pair.serve_large_echo();
+  for (int round = 0; round < 20; ++round) {
+    TestCall call;
+    pair.call_large(call, "echo", std::string(1'000'000, 'x'));
+    ASSERT_TRUE(pair.run_until([&] { return call.completions == 1; }));
+  }
+  pair.run_for(std::chrono::seconds(5));  // its tokens are gone: all of these ask, and are granted regions together
+  TestCall first;
+  std::vector<std::unique_ptr<TestCall>> others;
+  pair.call_large(first, "echo", std::string(buffer::kRecordBytes + 64, 'x'));
+  for (int i = 0; i < 4; ++i) {
+    others.push_back(std::make_unique<TestCall>());
+    pair.call_large(*others.back(), "echo", std::string(4u << 20, 'y'), {}, std::chrono::seconds(60));
+  }
+  ASSERT_TRUE(pair.run_until([&] { return first.completions == 1; }));
+  for (const auto& other : others) EXPECT_EQ(other->completions, 0);
+  ASSERT_TRUE(pair.run_until([&] { return std::ranges::all_of(others, [](auto& one) { return one->completions; }); }));
+}
+
+// Whatever is lost and comes again: nothing is cut as small as the rests that began its train.
+TEST(Train, OfSmallRestsHasNothingElse) {
+  for (const std::size_t rest : {1u, 16u, 64u, 4'096u}) {
+    for (const std::size_t mtu : {1'472u, 9'000u, 65'507u}) {
+      for (const double loss : {0.0, 0.02, 0.05}) {
+        Pair pair(config_of(false, mtu), config_of(true, mtu), rest + mtu);
+        pair.serve_large_echo();
+        pair.loss = loss;
+        const std::size_t bytes = buffer::kRecordBytes + rest;
+        std::size_t packets = 0;
+        pair.on_train = [&](int, const Train& train) {
+          for (const Segment& segment : train.segments) {
+            ASSERT_FALSE(segment.body.empty());
+            ++packets;
+          }
+        };
+        std::vector<std::unique_ptr<TestCall>> calls;
+        constexpr std::size_t kCalls = 100, kOutstanding = 16;
+        const auto finished = [&] { return std::ranges::count_if(calls, [](auto& one) { return one->completions; }); };
+        while (calls.size() < kCalls) {
+          calls.push_back(std::make_unique<TestCall>());
+          pair.call_large(*calls.back(), "echo", std::string(bytes, 'x'), {}, std::chrono::seconds(60));
+          ASSERT_TRUE(pair.run_until([&] { return calls.size() - finished() < kOutstanding; }, 2'000'000));
+        }
+        ASSERT_TRUE(pair.run_until([&] { return finished() == kCalls; }, 2'000'000));
+        for (const auto& call : calls) EXPECT_TRUE(call->reply == std::string(bytes, 'x')) << call->reply.substr(0, 99);
+        // Both ways; the first packets are of the smallest MTU, and some come twice.
+        const std::size_t needed = 2 * kCalls * (1 + (bytes + mtu - 101) / (mtu - 100)) + 2'000;
+        EXPECT_LE(packets, needed + needed / 4) << rest << " bytes, MTU " << mtu << ", " << loss;
+      }
+    }
+  }
 }
 
 }  // namespace

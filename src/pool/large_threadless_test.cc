@@ -1,5 +1,6 @@
 // Large messages with zero worker threads: opened as they come, or a record at a time, between everything else that
 // the loop does.
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -7,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "buffer/work.h"
 #include "pool/bulk_testing.h"
 #include "pool/large_testing.h"
 
@@ -82,9 +84,11 @@ TEST(LargeThreadless, CanBeAwaitedContinuedAndGathered) {
   EXPECT_TRUE(*continued);
 }
 
-// Asks for urgent answers until `is_done`: how many there were, and what turns that took in all.
+// Asks for urgent answers until `is_done`: how many there were, what turns that took in all, and what the worst of
+// these opened.
 struct Urgent {
   std::size_t answers = 0, turns = 0;
+  std::uint64_t most_opened = 0;
 };
 Urgent ask_until(const Loop& loop, const auto& is_done) {
   Urgent urgent;
@@ -93,7 +97,9 @@ Urgent ask_until(const Loop& loop, const auto& is_done) {
     loop.to().unary("echo", "x", {.priority = 0}).then([&](Result<Reply> reply) { is_answered = reply.has_value(); });
     std::size_t taken = 0;
     while (!is_answered) {
+      const std::uint64_t before = buffer::work.opened_bytes;
       loop.workers.poll();
+      urgent.most_opened = std::max<std::uint64_t>(urgent.most_opened, buffer::work.opened_bytes - before);
       ++taken;
     }
     // Two pools, each with a way to go and come back; and what was on its way before it comes first.
@@ -118,7 +124,9 @@ TEST(LargeThreadless, UrgentCallsAreAnsweredWhileALargestMessageComesAndIsOpened
     EXPECT_TRUE(reply) << reply.error().to_string();
     is_done = true;
   });
-  EXPECT_GE(ask_until(loop, has_run).answers, payload.records() / 64);
+  const Urgent urgent = ask_until(loop, has_run);
+  EXPECT_GE(urgent.answers, payload.records() / 64);
+  EXPECT_LE(urgent.most_opened, 8 * kRecord) << "no more than a burst brought";
   loop.turn_until([&] { return is_done; });
 }
 
@@ -139,6 +147,7 @@ TEST(LargeThreadless, UrgentCallsAreAnsweredWhileAPutIsWrittenARecordInEachTurn)
   putter.join();
   const std::size_t records = text.size() / kRecord;
   EXPECT_GE(urgent.turns, records);
+  EXPECT_LE(urgent.most_opened, kRecord);
   EXPECT_GE(urgent.answers, records / 16 - 2);
   ASSERT_TRUE(loop.server->unplace("memory"));
   EXPECT_TRUE(is_same(memory, text));

@@ -60,6 +60,21 @@ class WeightedQueue {
     list.first = &item;
   }
 
+  // Behind `other`, which is of the same level.
+  void move_behind(T& item, T& other) {
+    QueueHook<T>& hook = item.*Hook;
+    QueueHook<T>& front = other.*Hook;
+    WEIR_CHECK(&item != &other && hook.queued && front.queued && hook.level == front.level,
+               "an element moves behind another of its level");
+    List& list = lists_[hook.level];
+    (hook.previous != nullptr ? (hook.previous->*Hook).next : list.first) = hook.next;
+    (hook.next != nullptr ? (hook.next->*Hook).previous : list.last) = hook.previous;
+    hook.previous = &other;
+    hook.next = front.next;
+    (front.next != nullptr ? (front.next->*Hook).previous : list.last) = &item;
+    front.next = &item;
+  }
+
   // The element that pop() would return; nullptr if empty. Stable until the next push, remove or charge.
   T* front() const { return occupied_ == 0 ? nullptr : lists_[next_level()].first; }
 

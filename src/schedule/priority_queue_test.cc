@@ -54,6 +54,20 @@ TEST(WeightedQueue, RemovesFromTheMiddle) {
   EXPECT_EQ(queue.pop(), &items[2]);
 }
 
+TEST(WeightedQueue, MovesAnElementBehindAnother) {
+  Queue queue;
+  std::array<Item, 4> items;
+  for (auto& item : items) queue.push_back(item, 2);
+  queue.move_behind(items[0], items[2]);  // 1 2 0 3
+  queue.move_behind(items[2], items[3]);  // 1 0 3 2
+  queue.move_behind(items[1], items[0]);  // 0 1 3 2
+  queue.move_behind(items[1], items[0]);  // where it was
+  EXPECT_EQ(queue.size(), 4U);
+  EXPECT_EQ(queue.last_of(2), &items[2]);
+  for (const std::size_t next : {0u, 1u, 3u, 2u}) EXPECT_EQ(queue.pop(), &items[next]);
+  EXPECT_TRUE(queue.empty());
+}
+
 TEST(WeightedQueue, ServesBackloggedLevelsByTheirWeights) {
   Queue queue;
   std::vector<std::vector<Item>> items(kPriorityLevels);
