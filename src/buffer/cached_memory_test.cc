@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <thread>
 #include <vector>
@@ -109,6 +111,19 @@ TEST(CachedMemoryThreads, NoPieceIsHeldByTwo) {
   f.memory.trim();
   EXPECT_EQ(f.memory.kept_bytes(), 0u);
   EXPECT_EQ(f.inner->taken_bytes(), 0u);
+}
+
+TEST(HeapMemory, APieceWithHugePagesBeginsAtOne) {
+  HeapMemory memory(std::uint64_t{64} << 20);
+  for (const std::size_t bytes : {1ul, 100'000ul, (2ul << 20) - 64, 2ul << 20, (5ul << 20) + 64}) {
+    const Piece piece = memory.take(bytes);
+    ASSERT_TRUE(piece) << bytes;
+    const auto at = reinterpret_cast<std::uintptr_t>(piece.data);
+    EXPECT_EQ(at % (bytes < HeapMemory::kHugePageBytes ? kPieceAlignment : HeapMemory::kHugePageBytes), 0u) << bytes;
+    std::fill_n(piece.data, piece.bytes, std::byte{1});
+    memory.give_back(piece);
+  }
+  EXPECT_EQ(memory.taken_bytes(), 0u);
 }
 
 }  // namespace

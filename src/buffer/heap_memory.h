@@ -11,6 +11,8 @@ namespace weir::buffer {
 
 class HeapMemory final : public Memory {
  public:
+  static constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
+
   explicit HeapMemory(std::uint64_t bound_bytes) : budget_(bound_bytes) {}
   ~HeapMemory() override;
 

@@ -14,8 +14,10 @@ class AckPolicy {
  public:
   struct Options {
     Duration max_ack_delay = std::chrono::milliseconds{1};
-    std::uint32_t packets_per_ack = 16;       // so many ack-eliciting packets are acknowledged at once
-    std::uint32_t bytes_per_ack = 48 * 1024;  // or so many bytes: few large packets fill a window, too
+    std::uint32_t packets_per_ack = 16;        // so many ack-eliciting packets are acknowledged at once
+    std::uint32_t bytes_per_ack = 192 * 1024;  // or so many bytes: few large packets fill a window, too
+    std::uint32_t soon_bytes = 48 * 1024;      // from here on soon: more may be on its way, but some windows are small
+    Duration soon = std::chrono::microseconds{32};
   };
 
   AckPolicy() : AckPolicy(Options{}) {}
@@ -35,6 +37,8 @@ class AckPolicy {
     if (!in_order || newly_marked || eliciting_ >= options_.packets_per_ack ||
         eliciting_bytes_ >= options_.bytes_per_ack) {
       deadline_ = earliest(deadline_, now);
+    } else if (eliciting_bytes_ >= options_.soon_bytes) {
+      deadline_ = earliest(deadline_, now + options_.soon);
     }
   }
 

@@ -71,15 +71,20 @@ TEST(AckPolicy, DoesNotTakeAnAcknowledgementInBetweenForAGap) {
   EXPECT_FALSE(policy.due(kNow));
 }
 
-TEST(AckPolicy, AcknowledgesFewLargePacketsAtOnce) {
+TEST(AckPolicy, AcknowledgesFewLargePacketsSoonAndMoreOfThemAtOnce) {
   AckPolicy policy;
   policy.on_received(0, 40'000, true, false, kNow);
-  EXPECT_FALSE(policy.due(kNow));
-  policy.on_received(1, 40'000, true, false, kNow);
-  EXPECT_TRUE(policy.due(kNow));
+  EXPECT_EQ(policy.deadline(), kNow + 1ms);
+  policy.on_received(1, 40'000, true, false, kNow + 10us);
+  EXPECT_EQ(policy.deadline(), kNow + 42us);
+  policy.on_received(2, 40'000, true, false, kNow + 20us);
+  policy.on_received(3, 40'000, true, false, kNow + 30us);
+  EXPECT_EQ(policy.deadline(), kNow + 42us) << "not put off";
+  policy.on_received(4, 40'000, true, false, kNow + 35us);
+  EXPECT_TRUE(policy.due(kNow + 35us));
   policy.on_ack_sent();
-  policy.on_received(2, 40'000, true, false, kNow);
-  EXPECT_FALSE(policy.due(kNow));
+  policy.on_received(5, 40'000, true, false, kNow);
+  EXPECT_FALSE(policy.due(kNow + 50us));
 }
 
 }  // namespace
