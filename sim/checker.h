@@ -27,6 +27,7 @@ struct CallRecord {
   Instant submitted{};
   Instant latest_end{};  // when it must have ended
   bool must_succeed = false;
+  bool may_be_freed = false;     // some of it while the rest is on its way
   bool must_be_refused = false;  // one of the two does not believe the other
   bool cancel_asked = false;
   bool ended = false;
@@ -67,6 +68,8 @@ class Checker {
   std::uint64_t add(const CallRecord& record);
   const CallRecord& record(std::uint64_t id) const { return records_[id]; }
   void on_cancel(std::uint64_t id) { records_[id].cancel_asked = true; }
+  // It may fail after all.
+  void excuse(std::uint64_t id) { records_[id].must_succeed = false; }
   void on_start(HostId host);
   // Judges the request that a handler was given, of which `message` is header and body; null if it is nobody's.
   const CallRecord* on_run(HostId host, const engine::EngineConfig& config, const transfer::IncomingTransfer& request,

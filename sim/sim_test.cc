@@ -11,6 +11,7 @@
 #include "sim/run.h"
 #include "sim/scenario.h"
 #include "sim/simulation.h"
+#include "token/region_table.h"
 
 namespace weir::sim {
 namespace {
@@ -243,6 +244,33 @@ TEST(LargeMessages, AreFreedAsTheyArrive) {
   }
   EXPECT_GT(buffer::work.freed_bytes.load() - before, 50u << 20);
   EXPECT_GT(revoked, 5u);
+}
+
+// That some of a message may be free is a reason to fail only where a region was taken back.
+TEST(LargeMessages, OfManyPiecesThatAreLostAreFound) {
+  std::size_t found = 0;
+  std::string texts;
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    Scenario scenario = make_scenario("large", seed).value();
+    scenario.hosts = 2;
+    scenario.workload.callers = scenario.workload.callees = {0, 1};
+    scenario.workload.calls_per_caller = 3;
+    scenario.workload.largest_large_bytes = 8u << 20;
+    scenario.workload.piece_bytes = 61'440;
+    scenario.workload.large = 1;
+    scenario.workload.nested = 0;
+    scenario.workload.must_succeed = true;
+    scenario.workload.shortest_deadline = scenario.workload.longest_deadline = std::chrono::milliseconds(50);
+    scenario.faults.loss = 1;
+    for (const std::string& violation : run(scenario).violations) {
+      texts += violation + "\n";
+      const std::size_t at = violation.find(" bytes");
+      if (at == violation.npos || violation.find("had to succeed") == violation.npos) continue;
+      const std::size_t begin = violation.rfind(' ', at - 1) + 1;
+      if (std::stoull(violation.substr(begin, at - begin)) > token::kSmallestRange) ++found;
+    }
+  }
+  EXPECT_GT(found, 0u) << texts;
 }
 
 TEST(LargeMessages, OutliveTheTokensAndRegionsThatExpireUnderThem) {

@@ -220,10 +220,9 @@ void Workload::submit(HostId host, const Wish& wish) {
   record.callee = wish.callee;
   record.submitted = now;
   record.must_be_refused = is_untrusted(host) || is_untrusted(wish.callee);
-  // What was freed cannot be written again when its region is taken back.
-  const bool may_be_freed = shape_.piece_bytes != 0 &&
-                            std::max(record.instruction.bytes, record.instruction.reply_bytes) > token::kSmallestRange;
-  record.must_succeed = wish.must_succeed && !record.must_be_refused && !may_be_freed;
+  record.must_succeed = wish.must_succeed && !record.must_be_refused;
+  record.may_be_freed = shape_.piece_bytes != 0 &&
+                        std::max(record.instruction.bytes, record.instruction.reply_bytes) > token::kSmallestRange;
   Instant deadline = now + between(choices_, wish.is_patient ? shape_.longest_deadline : shape_.shortest_deadline,
                                    shape_.longest_deadline);
   record.latest_end = deadline;
@@ -266,6 +265,16 @@ void Workload::prepare_cancel(HostId host, Call& call) {
   });
 }
 
+// What was freed cannot be written again when its region is taken back, which its receiver does: the callee a
+// request's, the caller a reply's.
+bool Workload::has_lost_pieces(const CallRecord& record, Code code) const {
+  const auto takes_back = [this](HostId host) {
+    return hosts_[host]->is_up() && hosts_[host]->engine().events().counters.regions_revoked != 0;
+  };
+  return record.may_be_freed && ((code == Code::overloaded && takes_back(record.callee)) ||
+                                 (code == Code::reset && takes_back(record.caller)));
+}
+
 void Workload::complete(transfer::OutgoingCall& outgoing, const transfer::Outcome& outcome) {
   // The call is the first member of what it belongs to.
   Call& call = reinterpret_cast<Call&>(outgoing);
@@ -274,6 +283,7 @@ void Workload::complete(transfer::OutgoingCall& outgoing, const transfer::Outcom
 
 void Workload::on_complete(Call& call, const transfer::Outcome& outcome) {
   const Duration slack = kSlack + hosts_[call.host]->time_stalled();
+  if (outcome.failed && has_lost_pieces(checker_.record(call.id), outcome.code)) checker_.excuse(call.id);
   checker_.on_complete(call.id, outcome, slack);
   checker_.check_memory(*hosts_[call.host]);
   if (sabotage_ == Sabotage::completes_twice && call.id % 50 == 49) checker_.on_complete(call.id, outcome, slack);

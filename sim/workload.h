@@ -113,6 +113,7 @@ class Workload final : public Application {
   bool is_large(HostId host, std::size_t bytes) const;
   void load(HostId host, transfer::OutgoingCall& outgoing, const Instruction& instruction);
   void prepare_cancel(HostId host, Call& call);
+  bool has_lost_pieces(const CallRecord& record, Code code) const;
   void on_request(HostId host, transfer::IncomingTransfer& request);
   void on_complete(Call& call, const transfer::Outcome& outcome);
   // The parent may have gone, with its process.

@@ -98,7 +98,6 @@ class Payload {
   // For the library: takes over one reference, and that it is a handle.
   explicit Payload(buffer::Sealed* sealed) noexcept : sealed_(sealed) {}
   buffer::Sealed* sealed() const { return sealed_; }
-  buffer::Sealed* release() noexcept { return std::exchange(sealed_, nullptr); }
 
  private:
   buffer::Sealed* sealed_ = nullptr;

@@ -156,6 +156,10 @@ BufferPool::Waiter* BufferPool::next_to_serve() {
   return waiter;
 }
 
+// Also on a worker that hears that a peer has some of a payload, and makes the buffers there: only while somebody waits
+// for memory, which is as slow as it gets anyway. To have each make its own where it waits would take more than telling
+// it so: the memory may have less than our bound, and then it has to go back to the front of the line, which only we
+// know, while others behind it may be served or cancelled.
 void BufferPool::serve() noexcept {
   std::unique_lock lock{mutex_};
   if (serving_) return;  // that thread looks again before it stops

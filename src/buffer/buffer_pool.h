@@ -71,8 +71,9 @@ class BufferPool final : public BlockOwner, public std::enable_shared_from_this<
   // Refuses what comes and tells all who wait. What is allocated stays good.
   void close();
 
-  // The payload with this id; empty if there is none (any more), or no handle of it, so that some of it may be free.
-  // Any thread, any number, no lock.
+  // The payload with this id; empty if there is none (any more). One of several pieces also if there is no handle of
+  // it: some of it may be free. One of one piece is whole as long as any message holds it, and found. Any thread, any
+  // number, no lock.
   [[nodiscard]] Payload find(std::uint64_t id);
 
   std::uint64_t used_bytes() const;

@@ -101,7 +101,7 @@ Core::~Core() {
   arrivals.for_each([](transfer::Arrival& arrival) {
     if (arrival.header != nullptr) detail::unpin(std::exchange(arrival.header, nullptr));
   });
-  release_sent_ranges();
+  while (!sent_ranges.empty()) release_sent_ranges();
   for (const Completion& done : completions) {
     if (done.landing != nullptr) detail::unpin(done.landing);  // nobody will read it
   }

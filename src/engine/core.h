@@ -144,6 +144,8 @@ struct Core : Bounds {
   LargePath& large_of(Path& path);
   // What was lent. Packets that are on their way out may still be sent from it.
   void release_later(buffer::Sealed* sealed, buffer::PieceRange pieces) { sent_ranges.push_back({sealed, pieces}); }
+  // Some of them: so many pieces in one turn, since each goes back to its memory on its own.
+  static constexpr std::uint32_t kMaxReleasedPieces = 256;
   void release_sent_ranges();
   void drop_cargo(transfer::Block* block);
   bool begin_writing(Path& path, OutgoingCall& call, Instant now);

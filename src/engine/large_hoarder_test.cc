@@ -48,6 +48,43 @@ TEST_F(LargeHostileSender, ThatFetchesNoRepliesHoldsItsShareForAWhile) {
   EXPECT_EQ(testing::frames_in<wire::ReplyFrame>(puppet->listen(), FrameType::large_reply).size(), fitting);
 }
 
+// What it has said that it has is free, and no part of its share any more.
+TEST_F(LargeHostileSender, MayHaveMoreRepliesOnceItHasTheBeginningOfTheFirst) {
+  reply_piece_bytes = buffer::kRecordBytes;
+  const std::uint64_t share = 2 * kMessageBytes, fitting = share / kReplyBytes;
+  const auto ask = [&](std::uint32_t round) {
+    puppet->listen();
+    for (std::uint32_t i = 0; i < 10; ++i) puppet->say(Frames().request(id(10 * round + i), "give", "x"));
+    net->run_for(std::chrono::milliseconds(1));
+    return testing::frames_in<wire::ReplyFrame>(puppet->listen(), FrameType::large_reply).size();
+  };
+  ASSERT_EQ(ask(0), fitting);  // the first of them
+  for (std::uint32_t i = 0; i < fitting; ++i) {
+    say(frame_of(wire::GrantFrame{
+        .side = Side::reply, .id = id(i), .region = 77 + i, .capacity = kReplyBytes, .in_flight_bytes = 1u << 20}));
+  }
+  const std::uint64_t all = fitting * kReplyBytes;
+  for (int i = 0; i < 200 && net->engine(server).events().counters.payload_bytes_sent < all; ++i) {
+    puppet->say(Frames().ack(0, puppet->victims_path()->next_number - 1));
+    net->run_for(std::chrono::microseconds(100));
+  }
+  ASSERT_GE(net->engine(server).events().counters.payload_bytes_sent, all);
+  const LargePath& large = *puppet->victims_path()->large;
+  EXPECT_EQ(large.reply_bytes, all);
+  for (std::uint32_t i = 0; i < fitting; ++i) {
+    say(frame_of(
+        wire::RangeAckFrame{.side = Side::reply, .id = id(i), .region = 77 + i, .bytes = 4 * buffer::kRecordBytes}));
+  }
+  net->run_for(std::chrono::milliseconds(1));
+  const std::uint64_t rest = fitting * (kReplyBytes - 3 * buffer::kRecordBytes);  // the first piece goes last
+  EXPECT_EQ(large.reply_bytes, rest);
+  EXPECT_LT(memory.taken_bytes(), rest + kReplyBytes);
+  EXPECT_EQ(ask(1), (share - rest) / kReplyBytes);
+  let_pass(2 * Core::kLongestUnfetched + std::chrono::seconds(10));
+  EXPECT_EQ(net->engine(server).census().writers, 0u);
+  EXPECT_EQ(large.reply_bytes, 0u);
+}
+
 TEST_F(LargeHostileSender, ThatGrantsAndNeverSaysThatItHasAReplyHoldsItForAWhile) {
   puppet->say(Frames().request(id(0), "give", "x"));
   net->run_for(std::chrono::milliseconds(1));

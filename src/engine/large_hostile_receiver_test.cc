@@ -247,6 +247,21 @@ TEST_F(LargeHostileReceiver, ThatAcknowledgesRangesTwiceOutOfOrderOrOfOthersFree
   puppet->listen();
 }
 
+TEST_F(LargeHostileReceiver, GetsAllOfOnePieceAgainInAnotherRegion) {
+  TestCall call;
+  call_large(hostile, call, std::string(kBytes, 'x'));
+  const wire::TransferId id = name_of(call);
+  say(frame_of(wire::GrantFrame{.side = Side::request, .id = id, .region = 77, .capacity = kBytes}));
+  write_all_of(call);
+  say(frame_of(wire::RangeAckFrame{.side = Side::request, .id = id, .region = 77, .bytes = kBytes}));
+  net.turn(victim);
+  const std::uint64_t before = net.engine(victim).events().counters.payload_bytes_sent;
+  say(frame_of(wire::GrantFrame{.side = Side::request, .id = id, .region = 78, .capacity = kBytes}));
+  write_all_of(call);
+  EXPECT_EQ(net.engine(victim).events().counters.payload_bytes_sent - before, kBytes);
+  expect_fails(call, Code::timeout);
+}
+
 TEST_F(LargeHostileReceiver, ThatGrantsAnotherRegionForWhatItHadEndsItsCall) {
   TestCall call;
   call_large(hostile, call, std::string(kBytes, 'x'), std::chrono::seconds(2), buffer::kRecordBytes);

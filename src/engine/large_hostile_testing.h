@@ -65,7 +65,8 @@ class LargeHostileSender : public ::testing::Test {
       crypto::KeyBytes key;
       net->entropy.fill(key);
       const std::string text = pattern(kReplyBytes);
-      buffer::Sealed* const payload = buffer::seal(memory, as_bytes(text), key, buffer::thread_key());
+      buffer::Sealed* const payload =
+          buffer::seal(memory, as_bytes(text), key, buffer::thread_key(), buffer::kRecordBytes, reply_piece_bytes);
       engine.reply_large(request, payload, {.bytes = text.size()}, {}, now);
     });
     for (const int host : {honest, hostile}) {
@@ -186,6 +187,7 @@ class LargeHostileSender : public ::testing::Test {
   bool opened = false;
   bool is_short = true;  // of memory for payloads
   bool opens_arrivals = false;
+  std::uint64_t reply_piece_bytes = 0;
   std::unique_ptr<Net> net;
   int server = 0, honest = 0, hostile = 0;
   std::unique_ptr<Puppet> puppet;

@@ -58,10 +58,10 @@ class LargeRanges : public ::testing::Test {
     EXPECT_EQ(pair.memory.taken_bytes(), 0u);
   }
   // That nobody but its message has.
-  buffer::Sealed* seal() {
+  buffer::Sealed* seal(std::uint64_t piece_bytes = kPiece) {
     crypto::KeyBytes key;
     pair.entropy.fill(key);
-    return buffer::seal(*payloads, as_bytes(text), key, buffer::thread_key(), buffer::kRecordBytes, kPiece);
+    return buffer::seal(*payloads, as_bytes(text), key, buffer::thread_key(), buffer::kRecordBytes, piece_bytes);
   }
   // That we have, too.
   buffer::Sealed* seal_and_keep() {
@@ -110,6 +110,32 @@ TEST_F(LargeRanges, AreFreedWhileTheRestIsOnItsWay) {
   ASSERT_TRUE(pair.run_until([&] { return call.completions != 0; }));
   EXPECT_EQ(call.reply, "taken");
   EXPECT_EQ(runs, 1);
+}
+
+// Each piece goes back on its own, which takes its time: others' messages do not wait for thousands of them.
+TEST_F(LargeRanges, AreFreedSoManyPiecesInOneTurn) {
+  constexpr std::uint64_t kPieces = 3 * Core::kMaxReleasedPieces;
+  crypto::KeyBytes key;
+  pair.entropy.fill(key);
+  constexpr std::uint32_t kRecord = 4'096;
+  const ByteSpan bytes = as_bytes(text).first(kPieces * kRecord);
+  TestCall call;
+  buffer::Sealed* const sealed = buffer::seal(*payloads, bytes, key, buffer::thread_key(), kRecord, kRecord);
+  ASSERT_EQ(sealed->parts.size(), kPieces);
+  pair.call_large(call, "take", sealed, {.bytes = bytes.size()}, {}, std::chrono::seconds(60));
+  const std::uint64_t all = payloads->taken_bytes();
+  pair.client().cancel(call, pair.now);  // all of them at once
+  std::vector<Train> out;
+  int turns = 0;
+  for (std::uint64_t before = all; before != 0 && turns < 10; ++turns) {
+    out.clear();
+    pair.client().collect(out, pair.now);
+    const std::uint64_t now = payloads->taken_bytes();
+    EXPECT_LE(before - now, (Core::kMaxReleasedPieces + 2) * (kRecord + 64)) << turns;
+    EXPECT_TRUE(now == 0 || pair.client().has_work());
+    before = now;
+  }
+  EXPECT_EQ(turns, 3);
 }
 
 TEST_F(LargeRanges, OfRepliesAreFreedToo) {
@@ -192,6 +218,22 @@ TEST_F(LargeRanges, ThatSomebodyHasAreWrittenAgain) {
   kept = Payload();
   EXPECT_GT(payloads->taken_bytes(), kBytes);
   ASSERT_TRUE(run_until_half_is_free(call));
+  ASSERT_TRUE(pair.run_until([&] { return call.completions != 0; }));
+  EXPECT_EQ(call.reply, "taken");
+  EXPECT_EQ(runs, 1);
+}
+
+// Of one piece nothing is freed; but what the receiver has said that it has is not sent again, either.
+TEST_F(LargeRanges, OfOnePieceAreRememberedToo) {
+  pair.mtu = 9'000;
+  TestCall call;
+  send(call, seal(kBytes));
+  ASSERT_TRUE(pair.run_until([&] { return call.completions != 0 || has_half(call); }));
+  ASSERT_EQ(call.completions, 0) << "it was never known that half of it is there";
+  EXPECT_GT(payloads->taken_bytes(), kBytes);
+  ASSERT_EQ(revoke(pair.server()), 1u);
+  ASSERT_TRUE(pair.run_until([&] { return pair.client().events().counters.regions_lost == 1; }));
+  EXPECT_FALSE(has_half(call)) << "it is all to be written again";
   ASSERT_TRUE(pair.run_until([&] { return call.completions != 0; }));
   EXPECT_EQ(call.reply, "taken");
   EXPECT_EQ(runs, 1);

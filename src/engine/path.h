@@ -61,7 +61,7 @@ struct LargePath {
   token::TokenCache tokens;
   Instant last_new_byte{};                            // that any region of this path's got
   std::uint64_t in_flight_bytes = ~std::uint64_t{0};  // that the receiver's socket has room for, as it says
-  std::uint64_t reply_bytes = 0;                      // of replies that the peer has not acknowledged yet
+  std::uint64_t reply_bytes = 0;                      // that replies keep which the peer has not acknowledged yet
   std::uint32_t sent_slices = 0;                      // of all messages
   // ---- receiving ----
   token::SenderAccount account;

@@ -7,14 +7,48 @@ namespace weir::engine {
 using transfer::Cargo;
 using transfer::Writer;
 
+namespace {
+
+// Of the message's bytes, those whose memory it keeps: the pieces that are not acknowledged, and the first one of the
+// payload, which goes last.
+std::uint64_t kept_bytes(const Cargo& cargo) {
+  const std::uint64_t end = cargo.first_byte + cargo.bytes;
+  const auto begin_of = [&](std::uint32_t piece) {
+    if (piece >= cargo.sealed->parts.size()) return end;
+    return std::clamp(cargo.sealed->parts[piece].begin, cargo.first_byte, end);
+  };
+  if (cargo.held.begin == 0) return cargo.bytes;
+  return begin_of(1) - cargo.first_byte + end - begin_of(cargo.held.begin);
+}
+
+void recount(LargePath& large, Writer& writer) {
+  if (!writer.is_counted) return;
+  const std::uint64_t now = kept_bytes(*writer.cargo);
+  large.reply_bytes += now - std::exchange(writer.counted_bytes, now);  // modulo 2^64: it may be less
+}
+
+}  // namespace
+
 LargePath& Core::large_of(Path& path) {
   if (path.large == nullptr) path.large = std::make_unique<LargePath>();
   return *path.large;
 }
 
 void Core::release_sent_ranges() {
-  for (const SentRange& sent : sent_ranges) buffer::give_back(sent.sealed, sent.pieces);
-  sent_ranges.clear();
+  std::uint32_t room = kMaxReleasedPieces;
+  std::size_t done = 0;
+  for (; done < sent_ranges.size() && room != 0; ++done) {
+    SentRange& sent = sent_ranges[done];
+    if (const std::uint32_t pieces = sent.pieces.end - sent.pieces.begin; pieces > room) {
+      const std::uint32_t next = sent.pieces.begin + room;
+      buffer::let_go(*sent.sealed, {.begin = std::exchange(sent.pieces.begin, next), .end = next});
+      break;
+    } else {
+      room -= std::max(pieces, 1u);  // a payload of one piece has none to count
+    }
+    buffer::give_back(sent.sealed, sent.pieces);
+  }
+  sent_ranges.erase(sent_ranges.begin(), sent_ranges.begin() + static_cast<std::ptrdiff_t>(done));
 }
 
 void Core::drop_cargo(transfer::Block* block) {
@@ -72,7 +106,7 @@ void Core::stop_writing(Path& path, Writer& writer) {
 
 void Core::release_writer(Path& path, Writer& writer) {
   stop_writing(path, writer);
-  if (writer.is_counted && path.large != nullptr) path.large->reply_bytes -= writer.cargo->bytes;
+  if (writer.is_counted && path.large != nullptr) path.large->reply_bytes -= writer.counted_bytes;
   wheel.cancel(writer.timer);
   wheel.cancel(writer.pause);
   writer.cargo->writer = nullptr;
@@ -107,6 +141,7 @@ void Core::on_grant(Path& path, const wire::GrantFrame& frame, Instant now) {
   if (frame.capacity < writer->cargo->bytes) return;  // of no use; the deadline ends it
   wheel.cancel(writer->pause);
   if (!may_write_again(*writer->cargo)) return give_up_writing(path, *writer, now);
+  recount(large_of(path), *writer);
   start_writing(path, *writer, frame.region);
 }
 
@@ -125,6 +160,7 @@ void Core::on_revoke(Path& path, const wire::RevokeFrame& frame, Instant now) {
     return give_up_reply(path, path.incoming[frame.id.slot]);
   }
   if (!may_write_again(*writer->cargo)) return give_up_writing(path, *writer, now);
+  recount(large_of(path), *writer);
   writer->lost_regions[writer->lost_count++] = frame.region;
   if (writer->lost_count == 1) return ask_again(path, *writer);
   // A receiver that takes back again and again is short of memory: all who lost theirs would ask at once.
@@ -155,7 +191,7 @@ Core::Verdict Core::on_range_ack(Path& path, const wire::RangeAckFrame& frame) {
   if (writer == nullptr || writer->region != frame.region) return Verdict::fine;  // over, or of a region that is gone
   if (frame.bytes > writer->next) return Verdict::violation;                      // it was never sent
   Cargo& cargo = *writer->cargo;
-  if (frame.bytes <= cargo.acknowledged || cargo.held.begin == cargo.held.end) return Verdict::fine;
+  if (frame.bytes <= cargo.acknowledged) return Verdict::fine;
   cargo.acknowledged = frame.bytes;
   const std::uint32_t first_needed =
       frame.bytes == cargo.bytes ? cargo.held.end : cargo.sealed->piece_at(cargo.first_byte + frame.bytes);
@@ -163,6 +199,7 @@ Core::Verdict Core::on_range_ack(Path& path, const wire::RangeAckFrame& frame) {
   detail::pin(cargo.sealed);
   release_later(cargo.sealed, {.begin = cargo.held.begin, .end = first_needed});
   cargo.held.begin = first_needed;
+  recount(large_of(path), *writer);
   touch(path);
   return Verdict::fine;
 }
@@ -277,7 +314,7 @@ void Core::answer_large(IncomingTransfer& transfer, buffer::Sealed* sealed, tran
   writer->born = now;
   if (is_ours_alone) {
     writer->is_counted = true;
-    large_of(*path).reply_bytes += range.bytes;
+    recount(large_of(*path), *writer);
   }
   writer->timer.tag = static_cast<std::uint32_t>(TimerKind::writer);
   // Whoever asks for replies and fetches none would keep memory that all share.

@@ -236,6 +236,27 @@ TEST(BulkFailure, APutThatWasInterruptedGoesOnWhereItStopped) {
   EXPECT_TRUE(is_same(memory, text));
 }
 
+// Whoever moves it in, for its memory to go back as it is written, has nothing to go on with.
+TEST(BulkFailure, APayloadThatWasMovedFromIsNotResumed) {
+  Pair pair;
+  std::string memory(kMiB, 'o');
+  ASSERT_TRUE(pair.server->place("memory", Placement::memory(bytes_of(memory))));
+  Payload payload = payload_of(*pair.client, pattern(kMiB));
+  PutReport report;
+  ASSERT_TRUE(pair.to().put("memory", std::move(payload), {.report = &report}).get());
+  ASSERT_FALSE(payload);
+  for (const std::uint64_t at : {std::uint64_t{kRecord}, report.acknowledged_bytes}) {
+    const Result<PutReport> again = pair.to().put("memory", payload, {.resume_at = at}).get();
+    ASSERT_FALSE(again);
+    EXPECT_EQ(again.error().code(), Code::invalid_argument);
+    EXPECT_NE(again.error().message().find("moved from"), std::string::npos) << error_of(again);
+  }
+  // From its beginning it is a payload of no bytes.
+  const Result<PutReport> nothing = pair.to().put("memory", payload).get();
+  ASSERT_TRUE(nothing) << error_of(nothing);
+  EXPECT_EQ(nothing->acknowledged_bytes, 0u);
+}
+
 TEST(BulkFailure, AGetThatWasInterruptedGoesOnWhereItStopped) {
   Pair pair;
   const std::string text = pattern(9 * kPartBytes + 77);

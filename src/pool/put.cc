@@ -65,7 +65,12 @@ class Remainder {
 
 Result<void> check_payload(const Payload& payload, const PutOptions& options) {
   const buffer::Sealed* const sealed = payload.sealed();
-  if (sealed == nullptr) return {};
+  if (sealed == nullptr) {
+    if (options.resume_at == 0) return {};
+    return std::unexpected(
+        Error(Code::invalid_argument,
+              "this payload is empty, perhaps moved from: keep a handle of one that is to be resumed"));
+  }
   if (sealed->adopted) {
     return std::unexpected(Error(Code::invalid_argument,
                                  "a payload that the application sealed itself cannot be put: nobody could open it"));

@@ -35,7 +35,8 @@ struct Writer {
   std::uint8_t lost_count = 0;  // regions that were taken back
   bool was_written = false;     // all of it was sent at least once
   bool has_waited = false;      // its rest, for those of others
-  bool is_counted = false;      // among what its peer's replies hold
+  bool is_counted = false;      // among what its peer's replies hold:
+  std::uint64_t counted_bytes = 0;
   schedule::QueueHook<Writer> hook;
   Instant born{};                 // of a reply
   std::uint32_t sent_slices = 0;  // also those that were sent again
