@@ -47,7 +47,7 @@ struct MethodEntry {
   std::shared_ptr<std::function<void(InlineRequest&)>> run_inline;
   std::shared_ptr<std::function<Task<Result<Reply>>(Request)>> run_task;
   // What takes a large request as it is opened, instead of these; and whether to refuse one before its data flows.
-  std::shared_ptr<std::function<std::unique_ptr<Intake>()>> make_intake;
+  std::shared_ptr<std::function<std::unique_ptr<Intake>(const Caller&)>> make_intake;
   std::shared_ptr<std::function<Code(ByteSpan header, std::uint64_t bytes)>> check;
 };
 
