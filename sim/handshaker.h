@@ -53,6 +53,7 @@ class Handshaker final : public engine::CredentialBook, public worker::SeatHost 
 
   // ---- engine::CredentialBook ----
   bool find(const engine::CredentialId& id, engine::KnownCredential& out) const override;
+  transfer::ProvenNames names_of(const engine::CredentialId& id) const override { return broker_->caller_names(id); }
   void on_shown(const engine::CredentialId& id) override;
   bool may_greet(const Address& to, bool is_proven, Instant now) override { return budget_.spend(to, is_proven, now); }
   void on_answer(const Address& from, Instant now) override { budget_.on_answer(from, now); }

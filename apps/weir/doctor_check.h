@@ -11,8 +11,8 @@ struct Check {
   std::string name;
   bool ok = true;
   std::string found;  // the fact
-  std::string costs;  // what it costs, if not ok
-  std::string mend;   // the command that mends it, if not ok; or why there is none
+  std::string costs;  // what it costs, if not ok; or whom it may cost something
+  std::string mend;   // the command that mends it, if there are costs; or why there is none
 };
 
 // Reads below `root` ("/" but in tests). A fact that cannot be read is ok and says so: not every system has it.

@@ -23,15 +23,17 @@ std::string_view text_of(Bytes bytes) { return {reinterpret_cast<const char*>(by
 Error in_words_of_files(std::string_view address, Method method, const Error& error) {
   switch (error.code()) {
     case Code::timeout:
-      return {error.code(), fmt::format("{} has not answered for {} s: it is overloaded, or its disk is", address,
-                                        kDeadline.count())};
+      return {error.code(),
+              fmt::format("{} has not answered for {} s: it is overloaded, or its disk is", address, kDeadline.count()),
+              error.may_have_run()};
     case Code::unknown_method:
-      return {error.code(), fmt::format("{} serves no files: it is not `weir serve-files`", address)};
+      return {error.code(), fmt::format("{} serves no files: it is not `weir serve-files`", address),
+              error.may_have_run()};
     default: {
       std::string_view sentence = error.message();
       const std::string of_call = fmt::format("\"{}\" at ", method.name());
       if (sentence.starts_with(of_call)) sentence.remove_prefix(of_call.size());
-      return {error.code(), std::string(sentence)};
+      return {error.code(), std::string(sentence), error.may_have_run()};
     }
   }
 }

@@ -50,6 +50,16 @@ class HostileServerTest : public testing::Test {
   const FileVersion file_{"file", {.kind = FileKind::file, .mode = 0644, .bytes = 3 * kBlockBytes, .modified_ns = 1}};
 };
 
+TEST_F(HostileServerTest, ItsErrorsSayWhetherItMayHaveDoneSomething) {
+  const Result<FileInfo> unserved = files_.look("file");
+  ASSERT_FALSE(unserved);
+  EXPECT_FALSE(unserved.error().may_have_run());
+  serve(kLookMethod, [](FieldReader&) { return std::unexpected(Error(Code::application, "no luck")); });
+  const Result<FileInfo> failed = files_.look("file");
+  ASSERT_FALSE(failed);
+  EXPECT_TRUE(failed.error().may_have_run());
+}
+
 TEST_F(HostileServerTest, NamesThatLeadElsewhereAreRefused) {
   std::vector<std::string> names;
   serve(kListMethod, [&names](FieldReader&) { return Reply{listing(names, names.size()).bytes()}; });

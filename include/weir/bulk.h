@@ -57,6 +57,7 @@ struct BulkRequest {
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
   bool is_put = false;
+  Caller caller{};  // who asks; valid until the guard returns
 };
 
 // Memory or a file that peers may put into or get from, under a name. See Pool::place().

@@ -9,6 +9,7 @@
 
 #include "weir/body.h"
 #include "weir/buffer.h"
+#include "weir/caller.h"
 #include "weir/error.h"
 
 namespace weir {
@@ -70,6 +71,8 @@ class [[nodiscard]] Responder {
 
   // The caller has gone (cancelled, timed out or failed): an answer would reach nobody.
   bool cancelled() const;
+  // Who asked. Empty once it is answered.
+  Caller caller() const;
   bool pending() const { return record_ != nullptr; }
 
   // For the library.
@@ -95,6 +98,8 @@ class Request {
   // The caller has gone; stop working for it. Only while the handler runs: a Request that was moved out of it must not
   // be asked any more.
   bool cancelled() const { return responder_->cancelled(); }
+  // Who asks. Also only while the handler runs.
+  Caller caller() const { return responder_->caller(); }
 
   // For the library.
   Request(Body storage, std::uint32_t header_bytes, std::chrono::nanoseconds time_left, int priority, int depth,
@@ -127,6 +132,8 @@ class InlineRequest {
   int depth() const { return depth_; }
   // The caller has gone; an answer would reach nobody.
   bool cancelled() const { return responder_.cancelled(); }
+  // Who asks. Empty once it is answered or deferred; then the Responder knows.
+  Caller caller() const { return responder_.caller(); }
 
   // Exactly one of these, once. A handler that returns without any of them answers with an `application` error.
   void reply(Bytes body, Bytes header = {}) { std::exchange(responder_, {}).reply(body, header); }

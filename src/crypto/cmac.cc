@@ -72,12 +72,15 @@ Cmac::Tag Cmac::chained(MutableByteSpan blocks, const std::array<std::byte, kBlo
   key_->chain(blocks);
   Tag tag;
   std::memcpy(tag.data(), last, tag.size());
+  wipe(blocks);  // a tag may be a key, or one that nobody is to know; and some libraries leave what leads to it
   return tag;
 }
 
 bool Cmac::verify(ByteSpan message, const std::byte* tag) const {
-  const Tag expected = (*this)(message);
-  return tags_equal(expected.data(), tag);
+  Tag expected = (*this)(message);
+  const bool is_right = tags_equal(expected.data(), tag);
+  wipe(expected);  // whoever reads it could say what it says
+  return is_right;
 }
 
 }  // namespace weir::crypto

@@ -17,11 +17,16 @@ class Book final : public CredentialBook {
     out = found->second;
     return true;
   }
+  transfer::ProvenNames names_of(const CredentialId& id) const override {
+    const auto found = names.find(id);
+    return found == names.end() ? nullptr : found->second;
+  }
   void on_shown(const CredentialId& id) override { ++shown[id]; }
   bool may_greet(const Address& to, bool is_proven, Instant now) override { return budget.spend(to, is_proven, now); }
   void on_answer(const Address& from, Instant now) override { budget.on_answer(from, now); }
 
   std::map<CredentialId, KnownCredential> known;
+  std::map<CredentialId, transfer::ProvenNames> names;
   std::map<CredentialId, int> shown;
   peer::HelloBudget budget;
 };

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -73,6 +74,7 @@ struct Core : Bounds {
   void start_hello(Peer& peer, Instant now);
   void send_hello(Peer& peer, Instant now);
   bool may_answer_hello(Instant now);
+  static void meet(Path& path, std::string_view claimed, transfer::ProvenNames proven);
   void on_hello(ByteSpan datagram, const Address& from, Instant now);
   void on_hello_reply(ByteSpan datagram, const Address& from, Instant now);
   void on_first(MutableByteSpan datagram, const Address& from, std::uint8_t ecn, detail::Pin* buffer, Instant now);

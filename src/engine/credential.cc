@@ -120,8 +120,10 @@ void Core::refuse_credential(Peer& peer, Code code, std::string_view sentence, I
 
 bool Core::is_tag_of(const crypto::KeyBytes& reset_key, std::uint64_t sequence, ByteSpan context,
                      const std::byte* tag) {
-  return crypto::equal_in_constant_time(crypto::reset_tag(*reset_prf, reset_key, sequence, context),
-                                        {tag, wire::kTagBytes});
+  auto expected = crypto::reset_tag(*reset_prf, reset_key, sequence, context);
+  const bool is_right = crypto::equal_in_constant_time(expected, {tag, wire::kTagBytes});
+  crypto::wipe(expected);
+  return is_right;
 }
 
 // ---- an unknown credential ----

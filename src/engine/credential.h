@@ -9,6 +9,7 @@
 #include "crypto/derive.h"
 #include "crypto/prf.h"
 #include "peer/credential.h"
+#include "transfer/known_caller.h"
 #include "wire/packet.h"
 
 namespace weir::engine {
@@ -39,6 +40,8 @@ class CredentialBook {
   virtual ~CredentialBook() = default;
   // Must not lock or allocate: anybody can send hellos. The others come once for each path or hello of our own.
   virtual bool find(const CredentialId& id, KnownCredential& out) const = 0;
+  // What the certificate of one that was found proves; null if it has gone meanwhile. Once for each path.
+  virtual transfer::ProvenNames names_of(const CredentialId& id) const = 0;
   // A packet of the other side has authenticated under a key derived from it.
   virtual void on_shown(const CredentialId& id) = 0;
   // Whether one more hello may go to an address that a peer says is its own, which counts it. `is_proven`: as in

@@ -6,6 +6,7 @@ namespace weir::engine {
 
 namespace {
 
+constexpr std::size_t kCallerBytes = sizeof(transfer::KnownCaller) + 64 + 64;  // with address and name
 constexpr std::size_t kKeyScheduleBytes = 8 * 1024;  // of one path: at most two to send and three to open with
 
 // A received request is charged its bytes and token::kRequestOverhead. In fragments it takes the next size class of
@@ -25,7 +26,7 @@ Footprint footprint_of(const Limits& limits) {
                             kMaxArrivals * (sizeof(transfer::Arrival) + buffer::kLargestHeaderBytes) +
                             kMaxWriters * sizeof(transfer::Writer) + kMaxRegions * sizeof(token::Region),
           .path_bytes =
-              sizeof(Path) + sizeof(Peer) + kKeyScheduleBytes + sizeof(WaitingRequests) +
+              sizeof(Path) + sizeof(Peer) + kCallerBytes + kKeyScheduleBytes + sizeof(WaitingRequests) +
               (token::kLevels - 1) * sizeof(token::CreditAccount) + limits.calls_per_peer * sizeof(IncomingSlot) +
               recovery::SentPackets::kDefaultBound * sizeof(recovery::SentPacket) +
               3 * FrameRing::kMaxFrames * sizeof(SentFrame) + sizeof(LargePath) + peer::ReplayWindow::kLargestBits / 8};

@@ -8,7 +8,11 @@
 // its sequence used, and after a restart neither the sequence nor the random exists.
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "engine/core.h"
 
@@ -238,6 +242,12 @@ void Core::confirm(Peer& peer, Path& path, const wire::HelloReply& reply, Instan
 
 // ---- responder ----
 
+// Once for each path that requests come on, so that none of them has to look.
+void Core::meet(Path& path, std::string_view claimed, transfer::ProvenNames proven) {
+  path.caller = transfer::CallerReference(
+      new transfer::KnownCaller(path.remote.to_string(), claimed, std::move(proven)));  // NOLINT: it counts
+}
+
 // Counts what is answered to strangers; only so much in a millisecond.
 bool Core::may_answer_hello(Instant now) {
   if (now - hello_window_start >= std::chrono::milliseconds(1)) {
@@ -355,7 +365,14 @@ void Core::on_first(MutableByteSpan datagram, const Address& from, std::uint8_t 
   path->accounts.open(ledger, std::min<std::uint64_t>(first->prefix.allowance, token::CreditLedger::kLargestAllowance),
                       path->id);
   exchange = path->id;
-  if (known) config.credentials->on_shown(credential);
+  if (known) {
+    // None, if it was given up this very moment: nothing is proven then.
+    transfer::ProvenNames proven = config.credentials->names_of(credential);
+    meet(*path, {}, proven != nullptr ? std::move(proven) : std::make_shared<const std::vector<std::string>>());
+    config.credentials->on_shown(credential);
+  } else {
+    meet(*path, {reinterpret_cast<const char*>(initiator.name.data()), initiator.name.size()}, nullptr);
+  }
   ++events.counters.handshakes_completed;
   touch(*path);
   // If the sealed part was damaged on the way, the path stays for the next `first` packet of this sequence, which then

@@ -32,6 +32,7 @@
 #include "token/region_table.h"
 #include "token/token_cache.h"
 #include "transfer/incoming_transfer.h"
+#include "transfer/known_caller.h"
 #include "transfer/outgoing_call.h"
 #include "transfer/writer.h"
 #include "wire/packet.h"
@@ -105,7 +106,8 @@ struct Path {
   bool probe_wanted = false;
   bool ping_owed = false;  // an ack-eliciting packet is wanted even if there is nothing to say
   bool probe_response_owed = false;
-  Peer* peer = nullptr;  // of an outgoing path
+  Peer* peer = nullptr;              // of an outgoing path
+  transfer::CallerReference caller;  // there before its first request
   Address remote;
   crypto::Incarnation remote_incarnation{};
   Instant expires = Instant::never();  // identity mode: see Credential

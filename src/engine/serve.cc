@@ -108,7 +108,7 @@ Core::Verdict Core::on_request(Path& path, const wire::RequestFrame& frame, deta
   ++events.counters.requests_received;
   events.counters.payload_bytes_received += part.total;
   transfer->path = path.id;
-  transfer->path_serial = path.serial;
+  transfer->caller = path.caller;
   transfer->slot = part.id.slot;
   transfer->generation = part.id.generation;
   transfer->delivery.method = frame.method;
@@ -247,7 +247,7 @@ void Core::release_incoming(IncomingTransfer& transfer) {
 
 Path* Core::path_of(const IncomingTransfer& transfer) {
   Path* path = find_path(transfer.path);
-  return path != nullptr && path->serial == transfer.path_serial ? path : nullptr;  // numbers come again, serials never
+  return path != nullptr && path->caller == transfer.caller ? path : nullptr;  // numbers come again
 }
 
 void Core::finish_credit(IncomingTransfer& transfer) {

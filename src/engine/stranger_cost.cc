@@ -68,6 +68,7 @@ class MappedBook final : public CredentialBook {
     WEIR_CHECK(map_.install(credential, now), "a credential was there already");
   }
   bool find(const CredentialId& id, KnownCredential& out) const override { return map_.find_caller(id, out); }
+  transfer::ProvenNames names_of(const CredentialId&) const override { return nullptr; }
   void on_shown(const CredentialId&) override {}
   bool may_greet(const Address&, bool, Instant) override { return true; }
   void on_answer(const Address&, Instant) override {}

@@ -217,7 +217,7 @@ void Broker::on_outcome(const Outcome& outcome, Instant now) {
     if (made) {
       made->handshake_address = address;
       made->may_call = options_.accepts && (!options_.allows || options_.allows(outcome.names));
-      map_.install(*made, now);
+      install(*made, outcome.names, now);
       // It answered, so it has the secret. If a handshake from the other side won, that one's credential is used.
       static_cast<void>(map_.confirm(made->id, now));
       peer::Credential current;
@@ -242,6 +242,15 @@ void Broker::on_outcome(const Outcome& outcome, Instant now) {
   fail(address, std::move(*failure), now);
 }
 
+// The names first: who finds the credential finds them.
+void Broker::install(const peer::Credential& credential, const Names& names, Instant now) {
+  if (credential.may_call) {
+    caller_names_.keep(credential.id, names.all(),
+                       [this](const CredentialId& id) { return map_.state(id).has_value(); });
+  }
+  map_.install(credential, now);
+}
+
 // Asked inside the handshake. The credential can be found before the answer leaves: whoever reads the answer may use it
 // at once.
 Result<std::vector<std::byte>> Broker::answer(const Outcome& visitor) {
@@ -255,7 +264,7 @@ Result<std::vector<std::byte>> Broker::answer(const Outcome& visitor) {
     made->handshake_address = visitor.remote;
   }
   made->may_call = true;
-  map_.install(*made, now_);
+  install(*made, visitor.names, now_);
   if (const auto known = contacts_.find(made->handshake_address); known != contacts_.end()) {
     known->second.answered = made->id;
     known->second.answered_at = now_;

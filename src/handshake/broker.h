@@ -18,6 +18,7 @@
 #include "base/time.h"
 #include "crypto/derive.h"
 #include "crypto/prf.h"
+#include "handshake/caller_names.h"
 #include "handshake/endpoint.h"
 #include "handshake/offer.h"
 #include "peer/handshake_plan.h"
@@ -29,8 +30,8 @@ namespace weir::handshake {
 // gives its place to one that waits for a place, and is tried again later, with twice the patience each time, for as
 // long as a handshake may take. Such further tries have a quarter of the places at most.
 //
-// One per pool; one thread at a time, but for map(). No I/O, no clock, no threads: after each call that takes `now`,
-// take all datagrams and news, then come back at next_deadline() at the latest.
+// One per pool; one thread at a time, but for map() and caller_names(). No I/O, no clock, no threads: after each call
+// that takes `now`, take all datagrams and news, then come back at next_deadline() at the latest.
 class Broker {
  public:
   struct Options {
@@ -91,6 +92,8 @@ class Broker {
   std::optional<Refusal> take_refusal();
 
   peer::SecretMap& map() { return map_; }  // its readers' part: any thread
+  // What the certificate behind a credential proves, if its peer may call us; null: not known. Any thread.
+  CallerNames::List caller_names(const CredentialId& id) const { return caller_names_.find(id); }
   EndpointStats stats() const { return endpoint_.stats(); }
   const std::optional<Error>& last_unproven_failure() const { return endpoint_.last_unproven_failure(); }
   const peer::HandshakePlan::Stats& plan_stats() const { return plan_.stats(); }
@@ -136,11 +139,13 @@ class Broker {
   void on_outcome(const Outcome& outcome, Instant now);
   Result<peer::Credential> make_credential(const Outcome& outcome) const;
   void fail(const Address& address, Error error, Instant now);
+  void install(const peer::Credential& credential, const Names& names, Instant now);
 
   Options options_;
   std::unique_ptr<crypto::Aead> aead_;
   crypto::Prf signer_;
   peer::SecretMap map_;
+  CallerNames caller_names_;
   peer::HandshakePlan plan_;
   Instant now_{};  // of the call under way: the endpoint asks for answers inside
   Endpoint endpoint_;

@@ -320,6 +320,37 @@ TEST(BulkFailure, APeerThatEndsInTheMiddleLeavesWholeRecords) {
   }
 }
 
+TEST(BulkFailure, AGuardKnowsWhoAsks) {
+  for (const int executors : {0, 2}) {
+    std::string memory(2 * kPartBytes, 'o');
+    std::atomic<int> asked{0};
+    Config listening = server_config(1);
+    listening.executor_threads = executors;
+    Pool server = open(listening);
+    ASSERT_TRUE(server.place("memory", Placement::memory(bytes_of(memory)).guard([&](const auto& request) {
+      ++asked;
+      EXPECT_TRUE(request.caller.address.starts_with("127.0.0.1:")) << request.caller.address;
+      return request.caller.name == "client" || !request.is_put
+                 ? Result<void>{}
+                 : std::unexpected(Error(Code::refused, "not by " + std::string(request.caller.name)));
+    })));
+    Config other = client_config(1);
+    other.name = "another";
+    Pool client = open(client_config(1)), another = open(other);
+    const std::string text = pattern(memory.size());
+    const Result<PutReport> refused =
+        another.peer(server.listen_address()).put("memory", payload_of(another, text)).get();
+    EXPECT_TRUE(error_of(refused).starts_with("refused: not by another")) << error_of(refused);
+    EXPECT_EQ(memory, std::string(memory.size(), 'o'));
+    ASSERT_TRUE(client.peer(server.listen_address()).put("memory", payload_of(client, text)).get());
+    EXPECT_TRUE(is_same(memory, text));
+    std::string got(memory.size(), 'x');
+    ASSERT_TRUE(another.peer(server.listen_address()).get("memory", into(bytes_of(got))).get());
+    EXPECT_TRUE(is_same(got, text));
+    EXPECT_GE(asked, 5);
+  }
+}
+
 TEST(BulkFailure, APutThatThePeerRefusedHasNothingUnderWayAnyMore) {
   Config listening = server_config(1);
   listening.executor_threads = 2;

@@ -18,9 +18,13 @@ namespace {
 constexpr const char kThrown[] = "a guard or tee threw something that is no std::exception";
 constexpr const char kNonsense[] = "the peer sent a put or get that makes no sense";
 
-BulkRequest request_of(const BulkFrame& frame) {
-  return {
-      .name = frame.name, .header = frame.header, .offset = frame.offset, .bytes = frame.bytes, .is_put = frame.is_put};
+BulkRequest request_of(const BulkFrame& frame, const Caller& caller) {
+  return {.name = frame.name,
+          .header = frame.header,
+          .offset = frame.offset,
+          .bytes = frame.bytes,
+          .is_put = frame.is_put,
+          .caller = caller};
 }
 
 // ---- put ------------------------------------------------------------------------------------------------------------
@@ -29,7 +33,9 @@ BulkRequest request_of(const BulkFrame& frame) {
 // the old bytes or a whole verified record, also when a record turns out to be forged.
 class PutIntake final : public Intake {
  public:
-  explicit PutIntake(std::shared_ptr<Placements> placements) : placements_(std::move(placements)) {}
+  // The caller is known until we answer.
+  PutIntake(std::shared_ptr<Placements> placements, const Caller& caller)
+      : placements_(std::move(placements)), caller_(caller) {}
 
   bool take_next(buffer::Landing& landing) override {
     if (placed_ == nullptr && !begin(landing)) return false;
@@ -74,7 +80,8 @@ class PutIntake final : public Intake {
     Result<std::shared_ptr<Placed>> placed = placements_->find(frame->name);
     if (!placed) return fail(placed.error());
     try {
-      if (Result<void> admitted = (*placed)->admit(request_of(*frame)); !admitted) return fail(admitted.error());
+      if (Result<void> admitted = (*placed)->admit(request_of(*frame, caller_)); !admitted)
+        return fail(admitted.error());
     } catch (const std::exception& thrown) {
       return fail({Code::application, std::string(thrown.what())});
     } catch (...) {
@@ -92,6 +99,7 @@ class PutIntake final : public Intake {
   }
 
   const std::shared_ptr<Placements> placements_;
+  const Caller caller_;
   std::shared_ptr<Placed> placed_;
   std::uint64_t offset_ = 0;
   std::uint64_t written_bytes_ = 0;
@@ -105,7 +113,7 @@ Code check_put(Placements& placements, ByteSpan header, std::uint64_t bytes) {
   if (!frame || !frame->is_put || frame->bytes != bytes) return Code::invalid_argument;
   const Result<std::shared_ptr<Placed>> placed = placements.find(frame->name);
   if (!placed) return placed.error().code();
-  const Result<void> checked = (*placed)->check(request_of(*frame));
+  const Result<void> checked = (*placed)->check(request_of(*frame, {}));  // asks no guard
   return checked ? Code{} : checked.error().code();
 }
 
@@ -117,12 +125,12 @@ struct Found {
   std::uint64_t bytes = 0;
 };
 
-Result<Found> find(Placements& placements, ByteSpan header) {
-  const std::optional<BulkFrame> frame = decode_bulk(header);
+Result<Found> find(Placements& placements, const Request& request) {
+  const std::optional<BulkFrame> frame = decode_bulk(request.header());
   if (!frame) return std::unexpected(Error(Code::invalid_argument, kNonsense));
   Result<std::shared_ptr<Placed>> placed = placements.find(frame->name);
   if (!placed) return std::unexpected(placed.error());
-  if (Result<void> admitted = (*placed)->admit(request_of(*frame)); !admitted) {
+  if (Result<void> admitted = (*placed)->admit(request_of(*frame, request.caller())); !admitted) {
     return std::unexpected(admitted.error());
   }
   Result<std::uint64_t> bytes = (*placed)->bytes();
@@ -131,13 +139,13 @@ Result<Found> find(Placements& placements, ByteSpan header) {
 }
 
 Task<Result<Reply>> answer_ask(const BulkServerParts& parts, Request request) {
-  Result<Found> found = find(*parts.placements, request.header());
+  Result<Found> found = find(*parts.placements, request);
   if (!found) co_return std::unexpected(found.error());
   co_return Reply{encode(AskAnswer{.placement_bytes = found->bytes, .largest_part_bytes = parts.largest_put_bytes})};
 }
 
 Task<Result<Reply>> answer_get(const BulkServerParts& parts, Request request) {
-  Result<Found> found = find(*parts.placements, request.header());
+  Result<Found> found = find(*parts.placements, request);
   if (!found) co_return std::unexpected(found.error());
   const BulkFrame& frame = found->frame;
   if (frame.is_put) co_return std::unexpected(Error(Code::invalid_argument, kNonsense));
@@ -173,8 +181,10 @@ Result<void> serve_bulk(const BulkServerParts& parts,
   // A part of a put is always a large message.
   MethodEntry put = task_entry(
       [](Request) -> Task<Result<Reply>> { co_return std::unexpected(Error(Code::invalid_argument, kNonsense)); });
-  put.make_intake = std::make_shared<std::function<std::unique_ptr<Intake>()>>(
-      [placements = parts.placements] { return std::make_unique<PutIntake>(placements); });
+  put.make_intake = std::make_shared<std::function<std::unique_ptr<Intake>(const Caller&)>>(
+      [placements = parts.placements](const Caller& caller) {
+        return std::make_unique<PutIntake>(placements, caller);
+      });
   put.check = std::make_shared<std::function<Code(ByteSpan, std::uint64_t)>>(
       [placements = parts.placements](ByteSpan header, std::uint64_t bytes) {
         return check_put(*placements, header, bytes);

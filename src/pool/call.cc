@@ -35,11 +35,22 @@ void run_continuation(CallRecord* record, Result<Reply>&& result) {
   release(record);
 }
 
+// The same on the worker, of a call that may have failed: its handle has gone for the continuation, and the peer's name
+// with it.
+void run_named(CallRecord* record, Result<Reply>&& result, bool is_ours) {
+  if (!result) [[unlikely]] {
+    const Post* const post = gate_of(record).post;
+    const std::string* const peer = post == nullptr ? nullptr : post->shown_name(record->peer);
+    if (peer != nullptr) result = std::unexpected(with_names(record, *peer, std::move(result).error(), is_ours));
+  }
+  run_continuation(record, std::move(result));
+}
+
 // The waiter is on this thread and the call was direct: no lane in between.
 void resume_here(CallRecord* record, const transfer::Outcome& outcome) {
   switch (record->waiter_kind) {
     case WaiterKind::continuation: {
-      run_continuation(record, make_result(outcome, gate_of(record)));
+      run_named(record, make_result(outcome, gate_of(record)), has_own_words(outcome));
       return;
     }
     case WaiterKind::coroutine: {
@@ -164,7 +175,7 @@ void complete_for_lane(transfer::OutgoingCall& call, const transfer::Outcome& ou
   // Acquire: pairs with the claim, so the waiter is seen.
   if (record->stage.load(std::memory_order_acquire) == CallStage::claimed &&
       record->waiter_kind == WaiterKind::continuation) {
-    return run_continuation(record, make_result(outcome, gate_of(record)));
+    return run_named(record, make_result(outcome, gate_of(record)), has_own_words(outcome));
   }
   store_result(record, outcome);
   // Acquire-release: the handle sees the result, we see its waiter.
@@ -174,7 +185,8 @@ void complete_for_lane(transfer::OutgoingCall& call, const transfer::Outcome& ou
 void hand_over(CallRecord* record) noexcept {
   if (record->waiter_kind == WaiterKind::continuation) {
     if (open_kept_first(record)) return;
-    return run_continuation(record, take_stored(record));
+    const bool is_ours = has_own_words(*record);
+    return run_named(record, take_stored(record), is_ours);
   }
   Gate& gate = *record->core->shared;
   if (gate.is_mine() && gate.post != nullptr) {
@@ -279,7 +291,8 @@ Result<Reply> call_take(CallRecord* record) {
     const transfer::Outcome& outcome = *record->in_place()->outcome;
     Result<Reply> result = pool::make_result(outcome, pool::gate_of(record));
     if (!result) [[unlikely]]
-      result = std::unexpected(pool::with_names(record, *record->peer_shown, result.error(), outcome.bytes.empty()));
+      result =
+          std::unexpected(pool::with_names(record, *record->peer_shown, result.error(), pool::has_own_words(outcome)));
     pool::release(record);
     return result;
   }

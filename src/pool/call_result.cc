@@ -11,15 +11,15 @@ using detail::WaiterKind;
 
 namespace {
 
-bool deserves_names(Code code, bool is_ours) {
-  switch (code) {
+bool deserves_names(const Error& error, bool is_ours) {
+  switch (error.code()) {
     case Code::timeout:
     case Code::peer_failed:
     case Code::unauthenticated:
     case Code::reset:
       return is_ours;
     case Code::unknown_method:
-      return true;
+      return !error.may_have_run();  // otherwise a handler said so, of something else
     default:
       return false;
   }
@@ -28,7 +28,7 @@ bool deserves_names(Code code, bool is_ours) {
 }  // namespace
 
 Error with_names(const CallRecord* record, const std::string& peer, Error error, bool is_ours) {
-  if (!deserves_names(error.code(), is_ours)) return error;
+  if (!deserves_names(error, is_ours)) return error;
   std::string sentence;
   if (const std::string_view method = MethodNames::of_process().find(record->method); !method.empty()) {
     sentence.append("\"").append(method).append("\" at ");

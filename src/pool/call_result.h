@@ -88,9 +88,13 @@ inline Result<Reply> take_stored(CallRecord* record) {
   return Result<Reply>(std::in_place, Body(bytes, pin), record->kept.header_bytes);
 }
 
+// Whether an error of this outcome is in words of this side's, and not in those of the peer or of its handler.
+inline bool has_own_words(const transfer::Outcome& outcome) { return !outcome.failed || outcome.bytes.empty(); }
+inline bool has_own_words(const CallRecord& done) { return !done.kept.failed || done.kept.bytes == 0; }
+
 // The same, and an error names the peer and the method.
 inline Result<Reply> take_named(CallRecord* record, const std::string& peer) {
-  const bool is_ours = record->kept.bytes == 0;
+  const bool is_ours = has_own_words(*record);
   Result<Reply> result = take_stored(record);
   if (!result) [[unlikely]]
     return std::unexpected(with_names(record, peer, std::move(result).error(), is_ours));

@@ -1,5 +1,7 @@
 // Everything that can go wrong is an error value with a code and a sentence; bad configuration is refused at open.
 #include <atomic>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "pool/pool_testing.h"
@@ -31,6 +33,8 @@ TEST(Failure, SaysWhichMethodOfWhichPeer) {
   std::vector<Responder> kept;
   ASSERT_TRUE(server.serve_inline("hold", [&](InlineRequest& request) { kept.push_back(request.defer()); }));
   ASSERT_TRUE(server.serve_inline("refuse", [](InlineRequest& r) { r.fail(Code::application, "its own words"); }));
+  ASSERT_TRUE(
+      server.serve_inline("lack", [](InlineRequest& r) { r.fail(Code::unknown_method, "no such method of mine"); }));
   const std::string address = server.listen_address();
   for (const int workers : {0, 1}) {
     Pool client = open(client_config(workers));
@@ -47,6 +51,58 @@ TEST(Failure, SaysWhichMethodOfWhichPeer) {
     };
     EXPECT_EQ(client.run(awaits()), late + "; " + late);
     EXPECT_EQ(to.unary("refuse", "").get().error().message(), "its own words");
+    EXPECT_EQ(to.unary("lack", "").get().error().message(), "no such method of mine");
+  }
+  static_cast<void>(server.close(0ms));
+}
+
+// Whether the call is done when its continuation comes is chance: that must not decide what its error says.
+TEST(Failure, SaysTheSameToAContinuationHoweverLateThatComes) {
+  Pool server = open(server_config(1));
+  std::vector<Responder> kept;
+  ASSERT_TRUE(server.serve_inline("hold", [&](InlineRequest& request) { kept.push_back(request.defer()); }));
+  ASSERT_TRUE(server.serve_inline("lack", [](InlineRequest& r) { r.fail(Code::unknown_method, "none of mine"); }));
+  const std::string address = server.listen_address();
+  for (const int workers : {0, 1}) {
+    Pool client = open(client_config(workers));
+    const Peer to = client.peer(address);
+    const auto turn_until = [&](const auto& done) {
+      await([&] {
+        if (workers == 0) client.poll();
+        return done();
+      });
+    };
+    for (const bool late : {false, true}) {
+      const auto message_of = [&](Method method) {
+        Call call = to.unary(method, "", {.deadline = 50ms});
+        if (late) turn_until([&] { return detail::call_ready(call.record()); });
+        std::string message;
+        std::atomic<bool> is_done{false};
+        std::move(call).then([&](const Result<Reply>& result) {
+          message = result ? "it succeeded" : std::string(result.error().message());
+          is_done = true;
+        });
+        turn_until([&] { return is_done.load(); });
+        return message;
+      };
+      EXPECT_EQ(message_of("nothing"), "\"nothing\" at " + address + ": nobody serves this method there") << late;
+      EXPECT_EQ(message_of("hold"), "\"hold\" at " + address + ": the deadline passed") << late;
+      EXPECT_EQ(message_of("lack"), "none of mine") << late;
+    }
+    // One that was made where the loop is turned, and given to another thread.
+    if (workers == 0) {
+      Call call = to.unary("hold", "", {.deadline = 200ms});
+      std::string message;
+      std::atomic<bool> is_done{false};
+      std::thread([&] {
+        std::move(call).then([&](const Result<Reply>& result) {
+          message = result.error().message();
+          is_done = true;
+        });
+      }).join();
+      turn_until([&] { return is_done.load(); });
+      EXPECT_EQ(message, "\"hold\" at " + address + ": the deadline passed");
+    }
   }
   static_cast<void>(server.close(0ms));
 }

@@ -153,6 +153,9 @@ bool Handshaker::find(const engine::CredentialId& id, engine::KnownCredential& o
   return map != nullptr && map->find_caller(id, out);
 }
 
+// Whoever has found a credential has seen the map, and so the broker.
+transfer::ProvenNames Handshaker::names_of(const engine::CredentialId& id) const { return broker_->caller_names(id); }
+
 void Handshaker::on_shown(const engine::CredentialId& id) {
   // Relaxed: whoever has found a credential has seen the map.
   if (!map_.load(std::memory_order_relaxed)->mark_used(id, peer::SecretMap::Side::both)) return;

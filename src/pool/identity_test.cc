@@ -232,6 +232,29 @@ TEST(Callers, AreShownToTheApplicationByAllOfTheirNames) {
   EXPECT_TRUE(seen.contains("fourth.test"));
 }
 
+TEST(Callers, AreKnownToHandlersByWhatTheirCertificatesProve) {
+  TestAuthority authority;
+  Pool server = open(identity_server(authority.identity({"127.0.0.1"})));
+  ASSERT_TRUE(server.serve("who", [](Request request) -> Task<Reply> {
+    const Caller caller = request.caller();
+    std::string said(caller.name);
+    for (const std::string& name : caller.names) said += " " + name;
+    if (caller.proves("third.test")) said += " third";
+    EXPECT_TRUE(caller.address.starts_with("127.0.0.1:")) << caller.address;
+    co_return Reply{said};
+  }));
+  const std::string label(40, 'a');
+  const std::string long_name = label + "." + label + ".test";  // longer than a credential's
+  const auto ask_as = [&](std::vector<std::string> names) {
+    Config config = identity_client(authority.identity(std::move(names)));
+    Pool client = open(config);
+    return text_of(client.peer(server.listen_address()).unary("who", "").get());
+  };
+  EXPECT_EQ(ask_as({"10.0.0.9", "first.test", "third.test"}), "first.test first.test third.test 10.0.0.9 third");
+  EXPECT_EQ(ask_as({long_name}), long_name + " " + long_name);
+  EXPECT_EQ(ask_as({"10.0.0.9"}), "10.0.0.9 10.0.0.9");
+}
+
 TEST(Callers, AreRefusedByAnApplicationThatThrows) {
   TestAuthority authority;
   Pool server = open(identity_server(

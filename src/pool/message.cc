@@ -184,6 +184,11 @@ void Responder::fail(Code code, std::string_view sentence) {
   gate.answer(record);
 }
 
+Caller Responder::caller() const {
+  if (record_ == nullptr) return {};
+  return record_->transfer->caller->shown();  // both are there until we have answered
+}
+
 bool Responder::cancelled() const {
   if (record_ == nullptr) return false;
   // Relaxed: a hint that orders nothing.

@@ -114,7 +114,9 @@ void Openings::open_request(IncomingRecord* record, buffer::Landing* landing) {
   if (has_given_up_) return post_.refuse(record, Code::refused, "the peer is closing");
   record->errand = record->method->run_inline ? Errand::run : Errand::answer;
   record->unopened = unopened_.acquire();
-  if (record->method->make_intake) record->unopened->intake = (*record->method->make_intake)();
+  if (record->method->make_intake) {
+    record->unopened->intake = (*record->method->make_intake)(record->transfer->caller->shown());
+  }
   begin(record, landing);
   // Nothing is left to do but to run its handler, if it was opened as it came.
   if (executor_ == nullptr && landing->opens_ahead && is_over(*landing)) {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "engine/footprint.h"
+#include "handshake/caller_names.h"
 #include "link/receive_buffer.h"
 #include "pool/pool_state.h"
 #include "transfer/block_pool.h"
@@ -104,11 +105,12 @@ std::string PoolState::limits() const {
   }
   page.count("executor_queue per worker and priority", limits.executor_queue, "requests");
   if (handshaker_) {
-    constexpr std::size_t kCredentialBytes = 512, kHandshakeBytes = 112 * 1024;  // as tests measure them
-    page.count("credentials", limits.credentials, "peers, 512 bytes each");
+    constexpr std::size_t kHandshakeBytes = 112 * 1024, kCredentialBytes = 512 + 160;  // as tests measure them
+    static_assert(kCredentialBytes == 512 + handshake::CallerNames::kBytesPerCredential);
+    page.count("credentials", limits.credentials, "peers, 672 bytes each");
     page.count("handshakes_in", limits.handshakes_in, "handshakes, 114688 bytes each");
     page.count("handshakes_out", limits.handshakes_out, "handshakes, 114688 bytes each");
-    of_handshakes = limits.credentials * kCredentialBytes +
+    of_handshakes = limits.credentials * kCredentialBytes + handshake::CallerNames::kMaxListBytes +
                     (std::size_t{limits.handshakes_in} + limits.handshakes_out) * kHandshakeBytes;
   }
   page.heading("in force at each worker, also after what the kernel gave");

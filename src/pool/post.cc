@@ -133,6 +133,8 @@ void Post::submit(CallRecord* record, Instant now) {
       return;
     }
     peer.number = *number;
+    if (shown_.size() <= *number) shown_.resize(*number + 1);
+    shown_[*number] = peer.shown;
     if (handshaker_ != nullptr) {
       if (peers_.size() <= *number) peers_.resize(*number + 1);
       peers_[*number] = &peer;

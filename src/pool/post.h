@@ -47,7 +47,7 @@ struct MethodEntry {
   std::shared_ptr<std::function<void(InlineRequest&)>> run_inline;
   std::shared_ptr<std::function<Task<Result<Reply>>(Request)>> run_task;
   // What takes a large request as it is opened, instead of these; and whether to refuse one before its data flows.
-  std::shared_ptr<std::function<std::unique_ptr<Intake>()>> make_intake;
+  std::shared_ptr<std::function<std::unique_ptr<Intake>(const Caller&)>> make_intake;
   std::shared_ptr<std::function<Code(ByteSpan header, std::uint64_t bytes)>> check;
 };
 
@@ -90,6 +90,10 @@ class Post final : public worker::SeatHost, public std::enable_shared_from_this<
   void submit(CallRecord* record, Instant now);
   void drop(CallRecord* record);
   void hand_to_lane(CallRecord* record);
+  // How errors name a peer; null if there is no such.
+  const std::string* shown_name(std::uint32_t number) const {
+    return number < shown_.size() ? shown_[number] : nullptr;
+  }
 
   // ---- large messages on the worker's thread ----
   void open_reply(CallRecord* record, buffer::Landing* landing) {
@@ -162,7 +166,8 @@ class Post final : public worker::SeatHost, public std::enable_shared_from_this<
   schedule::WeightedQueue<IncomingRecord, &IncomingRecord::waiting> parked_;
   Openings openings_;
   const std::shared_ptr<Handshaker> handshaker_;
-  std::vector<PeerEntry*> peers_;  // by the engine's number; identity mode
+  std::vector<const std::string*> shown_;  // names for errors, by the engine's number; the gate's
+  std::vector<PeerEntry*> peers_;          // by the engine's number; identity mode
   std::vector<std::unique_ptr<MethodEntry>> methods_;
   std::vector<std::shared_ptr<Port>> ports_;
   std::uint32_t ports_seen_ = 0;

@@ -3,6 +3,8 @@
 #include <mutex>
 #include <optional>
 #include <stdexcept>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "pool/pool_testing.h"
@@ -75,6 +77,106 @@ TEST(Serve, RequestsSayWhatTheCallerGave) {
   EXPECT_EQ(depth, 0);
   EXPECT_GT(left, 1'000'000'000);
   EXPECT_LE(left, 50'000'000'000);
+}
+
+std::string shown(const Caller& caller) {
+  return std::string(caller.name) + " at " + std::string(caller.address.substr(0, caller.address.rfind(':')));
+}
+
+TEST(Callers, AreKnownToEveryKindOfHandler) {
+  for (const int executors : {0, 2}) {
+    Config config = server_config(1);
+    config.executor_threads = executors;
+    Pool server = open(config);
+    ASSERT_TRUE(server.serve("task", [](Request request) -> Task<Reply> { co_return Reply{shown(request.caller())}; }));
+    ASSERT_TRUE(server.serve_inline("inline", [](InlineRequest& request) { request.reply(shown(request.caller())); }));
+    ASSERT_TRUE(server.serve_inline("deferred", [](InlineRequest& request) {
+      Responder responder = request.defer();
+      EXPECT_EQ(request.caller().address, "");
+      std::thread([responder = std::move(responder)]() mutable {
+        responder.reply(shown(responder.caller()));
+        EXPECT_EQ(responder.caller().name, "");
+      }).join();
+    }));
+    ASSERT_TRUE(server.serve("claims", [](Request request) -> Task<Reply> {
+      co_return Reply{request.caller().names.empty() && !request.caller().proves("client") ? "proves nothing" : "?"};
+    }));
+    Config other = client_config(1);
+    other.name = "another";
+    for (const Config& each : {client_config(1), client_config(0), other}) {
+      Pool client = open(each);
+      const Peer to = client.peer(server.listen_address());
+      for (const char* method : {"task", "inline", "deferred"}) {
+        for (const std::size_t bytes : {0, 100, 100'000}) {
+          EXPECT_EQ(text_of(to.unary(method, std::string(bytes, 'x')).get()), each.name + " at 127.0.0.1")
+              << method << " " << bytes;
+        }
+      }
+      EXPECT_EQ(text_of(to.unary("claims", "").get()), "proves nothing");
+    }
+  }
+}
+
+TEST(Callers, AreKnownAfterTheyHaveGone) {
+  std::mutex mutex;
+  std::vector<Responder> held;
+  std::vector<std::string> seen;
+  std::atomic<bool> goes_on{false};
+  std::atomic<int> begun{0};
+  Pool server = open(server_config(1));
+  ASSERT_TRUE(server.serve_inline("hold", [&](InlineRequest& request) {
+    std::lock_guard lock(mutex);
+    held.push_back(request.defer());
+  }));
+  ASSERT_TRUE(server.serve("work", [&](Request request) {
+    ++begun;
+    await([&] { return goes_on.load(); });
+    std::lock_guard lock(mutex);
+    seen.push_back(shown(request.caller()));
+    return Reply{};
+  }));
+  const auto has_gone = [&](std::size_t which) {
+    std::lock_guard lock(mutex);
+    return held.size() > which && held[which].cancelled();
+  };
+  // Each one's path has the place, and the number, of one that went before.
+  for (std::size_t i = 0; i < 4; ++i) {
+    Config config = client_config(1);
+    config.name = "client " + std::to_string(i);
+    Pool client = open(config);
+    const Peer to = client.peer(server.listen_address());
+    Call work = to.unary("work", "");
+    if (i == 0) await([&] { return begun == 1; });
+    Call hold = to.unary("hold", "");
+    await([&] {
+      std::lock_guard lock(mutex);
+      return held.size() == i + 1;
+    });
+    static_cast<void>(client.close(0ms));
+    await([&] { return has_gone(i); });
+  }
+  for (std::size_t i = 0; i < held.size(); ++i) {
+    EXPECT_EQ(shown(held[i].caller()), "client " + std::to_string(i) + " at 127.0.0.1");
+  }
+  goes_on = true;
+  await([&] {
+    std::lock_guard lock(mutex);
+    return !seen.empty();
+  });
+  {
+    std::lock_guard lock(mutex);
+    EXPECT_EQ(seen[0], "client 0 at 127.0.0.1");
+  }
+  for (Responder& responder : held) responder.reply("too late");
+  // And also if the server goes first.
+  Pool client = open(client_config(1));
+  Call call = client.peer(server.listen_address()).unary("hold", "");
+  await([&] {
+    std::lock_guard lock(mutex);
+    return held.size() == 5;
+  });
+  static_cast<void>(server.close(0ms));
+  EXPECT_EQ(shown(held.back().caller()), "client at 127.0.0.1");
 }
 
 TEST(Serve, AHandlerThatThrowsAnswersWithItsWords) {

@@ -12,6 +12,7 @@
 #include "schedule/priority_queue.h"
 #include "transfer/block_pool.h"
 #include "transfer/cargo.h"
+#include "transfer/known_caller.h"
 #include "weir/error.h"
 
 namespace weir::transfer {
@@ -52,7 +53,7 @@ struct IncomingTransfer {
   bool opening_acked = false;      // of a large reply
   bool reply_is_large = false;     // `block` holds a Cargo and the opening of a large reply
   std::uint32_t path = 0;
-  std::uint64_t path_serial = 0;
+  CallerReference caller;  // whose path it is; the number alone may come again
   std::uint64_t generation = 0;
   std::uint32_t slot = 0;
   union {
