@@ -67,6 +67,7 @@ EXCEPTIONS = {
     ("src/base/address.cc", "input and output"): "reads and writes addresses as text",
     ("src/crypto/entropy.cc", "input and output"): "what the system's dice are read with",
     ("src/crypto/entropy.cc", "dice"): "the real ones; protocol code is given an Entropy",
+    ("src/buffer/heap_memory.cc", "input and output"): "tells the system how it will use memory",
     ("src/buffer/page_source.cc", "input and output"): "asks the system for memory",
     ("src/buffer/file_source.cc", "input and output"): "memory that is a file",
     ("src/buffer/numa.cc", "input and output"): "asks the system about its memory",

@@ -67,13 +67,12 @@ Check check_buffer(const std::filesystem::path& root, const char* direction, con
   if (*limit >= wanted) return check;
   if (may_pass) {
     // Who runs the doctor with sudo asks for a service that has no such right.
-    check.found += ", and this process may have it (CAP_NET_ADMIN)";
-    check.costs = fmt::format("here nothing; a process without CAP_NET_ADMIN gets {}", in_bytes(*limit));
-  } else {
-    check.costs = std::strcmp(setting, "rmem_max") == 0
-                      ? "bursts larger than that are dropped by the kernel and have to be sent again"
-                      : "large bursts take more system calls to send";
+    check.found += fmt::format(", and this process may have it; one without CAP_NET_ADMIN gets {}", in_bytes(*limit));
+    return check;
   }
+  check.costs = std::strcmp(setting, "rmem_max") == 0
+                    ? "bursts larger than that are dropped by the kernel and have to be sent again"
+                    : "large bursts take more system calls to send";
   check.mend = fmt::format("sudo sysctl -w net.core.{}={}", setting, wanted);
   return check;
 }

@@ -1,6 +1,7 @@
 // What a caller receives (Reply) and what a handler receives (Request, InlineRequest).
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -31,10 +32,14 @@ class [[nodiscard]] Reply {
   Reply(Body storage, std::uint32_t header_bytes) noexcept
       : storage_(std::move(storage)), header_bytes_(header_bytes) {}
 
-  Bytes body() const { return storage_.bytes().subspan(header_bytes_); }
-  std::string_view text() const { return storage_.text().substr(header_bytes_); }
-  Bytes header() const { return storage_.bytes().first(header_bytes_); }
+  Bytes body() const { return storage_.bytes().subspan(header().size()); }
+  std::string_view text() const { return storage_.text().substr(header().size()); }
+  Bytes header() const {
+    return storage_.bytes().first(
+        std::min<std::size_t>(header_bytes_, storage_.bytes().size()));  // none, if it was moved from
+  }
   std::string_view header_text() const { return storage_.text().substr(0, header_bytes_); }
+  bool has_payload() const { return has_payload_; }
   // Empty unless it was made of one.
   Payload payload() const { return has_payload_ ? held_payload() : Payload(); }
 
@@ -63,8 +68,7 @@ class [[nodiscard]] Responder {
   void reply(std::string_view body, std::string_view header = {}) { reply(as_bytes(body), as_bytes(header)); }
   void reply(Payload payload, Bytes header = {});
   void reply(const Reply& r) {
-    if (const Payload payload = r.payload()) [[unlikely]]
-      return reply(payload, r.header());
+    if (r.has_payload()) return reply(r.payload(), r.header());
     reply(r.body(), r.header());
   }
   void fail(Code code, std::string_view sentence);
@@ -86,9 +90,12 @@ class [[nodiscard]] Responder {
 // A request given to a handler registered with serve(): owns its bytes.
 class Request {
  public:
-  Bytes body() const { return storage_.bytes().subspan(header_bytes_); }
-  std::string_view text() const { return storage_.text().substr(header_bytes_); }
-  Bytes header() const { return storage_.bytes().first(header_bytes_); }
+  Bytes body() const { return storage_.bytes().subspan(header().size()); }
+  std::string_view text() const { return storage_.text().substr(header().size()); }
+  Bytes header() const {
+    return storage_.bytes().first(
+        std::min<std::size_t>(header_bytes_, storage_.bytes().size()));  // none, if it was moved from
+  }
   std::string_view header_text() const { return storage_.text().substr(0, header_bytes_); }
   // What was left of the caller's deadline when the request was dispatched.
   std::chrono::nanoseconds time_left() const { return time_left_; }

@@ -20,6 +20,8 @@ namespace detail {
 void* frame_allocate(std::size_t bytes);
 void frame_free(void* frame, std::size_t bytes) noexcept;
 
+[[noreturn]] void misused_task();
+
 struct FramePooled {
   static void* operator new(std::size_t bytes) { return frame_allocate(bytes); }
   static void operator delete(void* frame, std::size_t bytes) noexcept { frame_free(frame, bytes); }
@@ -87,7 +89,11 @@ class TaskBase {
   }
 
   bool done() const { return frame_.done(); }
-  void start() const { frame_.resume(); }
+  // Once; a task that was moved from, or is done, stops the process with a sentence.
+  void start() const {
+    if (!frame_ || frame_.done()) misused_task();
+    frame_.resume();
+  }
 
  protected:
   explicit TaskBase(std::coroutine_handle<> frame) noexcept : frame_(frame) {}

@@ -72,7 +72,6 @@ Cmac::Tag Cmac::chained(MutableByteSpan blocks, const std::array<std::byte, kBlo
   key_->chain(blocks);
   Tag tag;
   std::memcpy(tag.data(), last, tag.size());
-  wipe(blocks);  // a tag may be a key, or one that nobody is to know; and some libraries leave what leads to it
   return tag;
 }
 

@@ -30,7 +30,7 @@ class Cmac {
   void rekey(std::span<const std::byte, kKeyBytes> key);
 
   Tag operator()(ByteSpan message) const;
-  // The same for a message of whole blocks, at least one, which is wiped: without a copy.
+  // The same for a message of whole blocks, at least one, which is lost: without a copy.
   Tag of_blocks(MutableByteSpan message) const;
   // In time that depends on the length only.
   [[nodiscard]] bool verify(ByteSpan message, const std::byte* tag) const;

@@ -3,11 +3,19 @@
 #include <openssl/crypto.h>
 
 #include <algorithm>
+#include <cstring>
 
 namespace weir::crypto {
 
 void wipe(MutableByteSpan bytes) {
-  if (!bytes.empty()) OPENSSL_cleanse(bytes.data(), bytes.size());
+  if (bytes.empty()) return;
+#ifdef __GNUC__
+  // As OPENSSL_cleanse() does it, for less: strangers can make us wipe (docs/decisions/0010).
+  std::memset(bytes.data(), 0, bytes.size());
+  asm volatile("" : : "r"(bytes.data()) : "memory");  // somebody may read it: so it is not dropped
+#else
+  OPENSSL_cleanse(bytes.data(), bytes.size());
+#endif
 }
 
 bool equal_in_constant_time(ByteSpan left, ByteSpan right) {

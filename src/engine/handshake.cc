@@ -244,8 +244,8 @@ void Core::confirm(Peer& peer, Path& path, const wire::HelloReply& reply, Instan
 
 // Once for each path that requests come on, so that none of them has to look.
 void Core::meet(Path& path, std::string_view claimed, transfer::ProvenNames proven) {
-  path.caller = transfer::CallerReference(
-      new transfer::KnownCaller(path.remote.to_string(), claimed, std::move(proven)));  // NOLINT: it counts
+  path.caller =
+      transfer::CallerReference(transfer::KnownCaller::make(path.remote.to_string(), claimed, std::move(proven)));
 }
 
 // Counts what is answered to strangers; only so much in a millisecond.

@@ -159,8 +159,8 @@ TEST(Bulk, AnEmptyPutIsAskedForAndWritesNothing) {
   Pair pair;
   std::string memory(10, 'o');
   ASSERT_TRUE(pair.server->place("memory", Placement::memory(bytes_of(memory))));
-  EXPECT_TRUE(pair.to().put("memory", Payload()).get());
-  EXPECT_FALSE(pair.to().put("elsewhere", Payload()).get());
+  EXPECT_TRUE(pair.to().put("memory", payload_of(*pair.client, "")).get());
+  EXPECT_FALSE(pair.to().put("elsewhere", payload_of(*pair.client, "")).get());
 }
 
 // ---- memory ---------------------------------------------------------------------------------------------------------

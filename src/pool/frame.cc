@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <new>
 
+#include "base/check.h"
 #include "weir/task.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -16,6 +17,12 @@
 #endif
 
 namespace weir::detail {
+
+void misused_task() {
+  WEIR_CHECK(false, "a task, put, get or broadcast is awaited once, and not after it was moved from");
+  __builtin_unreachable();
+}
+
 namespace {
 
 constexpr std::size_t kStep = 64;

@@ -223,7 +223,8 @@ TEST(Large, APayloadIsSealedOnceForAllWhoGetIt) {
 TEST(Large, HandlersMayReplyWithAPayload) {
   Pair pair;
   const std::string body = pattern(kMiB), small = pattern(100);
-  const Payload payload = payload_of(*pair.server, body), little = payload_of(*pair.server, small), none;
+  const Payload payload = payload_of(*pair.server, body), little = payload_of(*pair.server, small),
+                none = payload_of(*pair.server, "");
   ASSERT_TRUE(pair.server->serve("task payload", [&](Request r) {
     return Reply{r.text() == "small" ? little : r.text() == "none" ? none : payload, "header"};
   }));
@@ -329,6 +330,36 @@ TEST(Large, WithoutBufferMemoryACallSaysWhichLimitIsReached) {
   EXPECT_NE(refused.error().message().find("allocate()"), std::string::npos);
   held.reset();
   EXPECT_TRUE(pair.to().unary("echo", pattern(kMiB)).get());
+}
+
+TEST(Large, APayloadThatWasMovedAwayIsNotSent) {
+  Pair pair;
+  Payload payload = payload_of(*pair.client, pattern(kMiB));
+  EXPECT_TRUE(pair.to().unary("echo", std::move(payload)).get());
+  const Payload gone;
+  ASSERT_TRUE(pair.server->serve("give", [gone](Request) { return Reply{gone}; }));
+  const Result<Reply> call = pair.to().unary("echo", gone).get(), reply = pair.to().unary("give", "").get();
+  const Result<PutReport> put = pair.to().put("memory", gone).get();
+  ASSERT_FALSE(call);
+  ASSERT_FALSE(reply);
+  ASSERT_FALSE(put);
+  EXPECT_EQ(call.error().code(), Code::invalid_argument);
+  EXPECT_EQ(put.error().code(), Code::invalid_argument);
+  EXPECT_EQ(reply.error().code(), Code::application);
+  for (const std::string_view told : {call.error().message(), reply.error().message(), put.error().message()}) {
+    EXPECT_NE(told.find("moved away"), std::string::npos) << told;
+  }
+  const BroadcastOutcome outcome = pair.client->broadcast(std::vector{pair.to()}, "echo", gone).get();
+  EXPECT_FALSE(outcome.reached());
+}
+
+TEST(Large, WhatWasMovedFromIsEmpty) {
+  Pair pair;
+  Result<Reply> reply = pair.to().unary("echo", pattern(kMiB), {.header = "head"}).get();
+  ASSERT_TRUE(reply);
+  const Reply taken = *std::move(reply);
+  EXPECT_EQ(taken.header_text(), "head");
+  EXPECT_TRUE(reply->body().empty() && reply->text().empty() && reply->header().empty());
 }
 
 TEST(Large, AReplyWaitsForBufferMemoryBecauseItsHandlerHasRun) {

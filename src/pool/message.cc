@@ -152,6 +152,7 @@ void Responder::reply(Bytes body, Bytes header) {
 }
 
 void Responder::reply(Payload payload, Bytes header) {
+  if (payload.sealed() == nullptr) return fail(Code::application, pool::kNoPayload);
   if (payload.size() == 0) return reply(Bytes{}, header);
   detail::IncomingRecord* record = std::exchange(record_, nullptr);
   WEIR_CHECK(record != nullptr, kAnsweredTwice);

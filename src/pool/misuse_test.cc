@@ -93,6 +93,24 @@ TEST_P(InsideDeathTest, Run) {
                "run\\(\\) was called inside a handler or continuation");
 }
 
+TEST(OnceDeathTest, WhatIsAwaitedIsAwaitedOnce) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto put_twice = [] {
+    Pool client = open(client_config(0));
+    auto put = client.peer("127.0.0.1:1").put("nowhere", Payload());
+    static_cast<void>(put.get());
+    static_cast<void>(put.get());
+  };
+  EXPECT_DEATH(put_twice(), "is awaited once");
+  const auto run_what_is_gone = [] {
+    Pool client = open(client_config(0));
+    Task<void> task = []() -> Task<void> { co_return; }();
+    const Task<void> other = std::move(task);
+    client.run(std::move(task));
+  };
+  EXPECT_DEATH(run_what_is_gone(), "not after it was moved from");
+}
+
 TEST_P(InsideDeathTest, Close) {
   EXPECT_DEATH(inside([](auto& pool, auto&) { static_cast<void>(pool->close()); }),
                "closed, or its last handle dropped, inside a handler or continuation");

@@ -186,6 +186,7 @@ Call Peer::unary(Method method, Bytes body, const CallOptions& options) const {
 }
 
 Call Peer::unary(Method method, Payload payload, const CallOptions& options) const {
+  if (payload.sealed() == nullptr) return Call(Error(Code::invalid_argument, pool::kNoPayload));
   if (payload.size() == 0) return unary(method, Bytes{}, options);
   MethodNames::of_process().note(method);
   if (!is_possible(*state_, options)) return refused(*state_, options);

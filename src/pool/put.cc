@@ -8,6 +8,7 @@
 #include "buffer/holds.h"
 #include "pool/bulk_client.h"
 #include "pool/gate.h"
+#include "pool/sealing.h"
 #include "weir/pool.h"
 
 namespace weir::pool {
@@ -66,10 +67,7 @@ class Remainder {
 Result<void> check_payload(const Payload& payload, const PutOptions& options) {
   const buffer::Sealed* const sealed = payload.sealed();
   if (sealed == nullptr) {
-    if (options.resume_at == 0) return {};
-    return std::unexpected(
-        Error(Code::invalid_argument,
-              "this payload is empty, perhaps moved from: keep a handle of one that is to be resumed"));
+    return std::unexpected(Error(Code::invalid_argument, kNoPayload));
   }
   if (sealed->adopted) {
     return std::unexpected(Error(Code::invalid_argument,

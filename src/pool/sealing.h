@@ -12,6 +12,10 @@ namespace weir::pool {
 
 class Gate;
 
+// Whoever sends one that was moved away would otherwise be told that it arrived.
+inline constexpr const char* kNoPayload =
+    "this payload is no payload: it was moved away, or never sealed; keep a handle of what is sent again";
+
 // A key for one payload, of the system's entropy. Never the same twice, also not in a process that was forked.
 crypto::KeyBytes next_data_key();
 

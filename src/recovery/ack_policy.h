@@ -14,11 +14,11 @@ class AckPolicy {
  public:
   struct Options {
     Duration max_ack_delay = std::chrono::milliseconds{1};
-    std::uint32_t packets_per_ack = 16;        // so many ack-eliciting packets are acknowledged at once
-    std::uint32_t bytes_per_ack = 192 * 1024;  // or so many bytes: few large packets fill a window, too
-    std::uint32_t soon_bytes = 48 * 1024;      // from here on soon: more may be on its way, but some windows are small
-    Duration soon = std::chrono::microseconds{32};
   };
+  static constexpr std::uint32_t kPacketsPerAck = 16;        // so many ack-eliciting packets are acknowledged at once
+  static constexpr std::uint32_t kBytesPerAck = 192 * 1024;  // or so many bytes: few large packets fill a window, too
+  static constexpr std::uint32_t kSoonBytes = 48 * 1024;  // from here on soon: more may be on its way, but some windows
+  static constexpr Duration kSoon = std::chrono::microseconds{32};  // are small
 
   AckPolicy() : AckPolicy(Options{}) {}
   explicit AckPolicy(Options options) : options_(options) {}
@@ -34,11 +34,10 @@ class AckPolicy {
     if (!ack_eliciting) return;
     if (eliciting_++ == 0) deadline_ = now + options_.max_ack_delay;
     eliciting_bytes_ += static_cast<std::uint32_t>(bytes);
-    if (!in_order || newly_marked || eliciting_ >= options_.packets_per_ack ||
-        eliciting_bytes_ >= options_.bytes_per_ack) {
+    if (!in_order || newly_marked || eliciting_ >= kPacketsPerAck || eliciting_bytes_ >= kBytesPerAck) {
       deadline_ = earliest(deadline_, now);
-    } else if (eliciting_bytes_ >= options_.soon_bytes) {
-      deadline_ = earliest(deadline_, now + options_.soon);
+    } else if (eliciting_bytes_ >= kSoonBytes) {
+      deadline_ = earliest(deadline_, now + kSoon);
     }
   }
 
@@ -61,7 +60,7 @@ class AckPolicy {
   std::uint64_t next_ = 0;
   Instant deadline_ = Instant::never();
   std::uint32_t eliciting_ = 0;
-  std::uint32_t eliciting_bytes_ = 0;  // at most some packets beyond bytes_per_ack
+  std::uint32_t eliciting_bytes_ = 0;  // at most some packets beyond kBytesPerAck
   bool marked_ = false;
 };
 

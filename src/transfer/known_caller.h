@@ -1,9 +1,11 @@
 // KnownCaller: what is known of whoever made a path to here, for as long as the path or a request of it is there.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,21 +19,22 @@ namespace weir::transfer {
 using ProvenNames = std::shared_ptr<const std::vector<std::string>>;
 
 // Immutable but for the count, which is the engine's thread's alone. Other threads may read it while they owe the
-// answer to a request, because that holds it.
+// answer to a request, because that holds it. One allocation: its text lies behind it.
 class KnownCaller {
  public:
   // `claimed`: what it calls itself, which counts only where nothing is proven.
-  KnownCaller(std::string_view address, std::string_view claimed, ProvenNames proven)
-      : proven_(std::move(proven)), address_bytes_(static_cast<std::uint32_t>(address.size())) {
-    if (has_identity()) claimed = {};
-    text_.reserve(address.size() + claimed.size());
-    text_.append(address).append(claimed);
+  static KnownCaller* make(std::string_view address, std::string_view claimed, ProvenNames proven) {
+    if (proven != nullptr) claimed = {};
+    void* const memory = ::operator new(sizeof(KnownCaller) + address.size() + claimed.size());
+    auto* const made = ::new (memory) KnownCaller(std::move(proven), address.size(), claimed.size());
+    std::copy(claimed.begin(), claimed.end(), std::copy(address.begin(), address.end(), made->text()));
+    return made;
   }
 
   Caller shown() const {
-    const std::string_view text = text_;
-    const std::string_view address = text.substr(0, address_bytes_);
-    if (!has_identity()) return {.name = text.substr(address_bytes_), .address = address};
+    const std::string_view all(text(), std::size_t{address_bytes_} + claimed_bytes_);
+    const std::string_view address = all.substr(0, address_bytes_);
+    if (proven_ == nullptr) return {.name = all.substr(address_bytes_), .address = address};
     return {.name = proven_->empty() ? std::string_view{} : std::string_view(proven_->front()),
             .names = *proven_,
             .address = address};
@@ -39,11 +42,21 @@ class KnownCaller {
 
  private:
   friend class CallerReference;
-  bool has_identity() const { return proven_ != nullptr; }
+  KnownCaller(ProvenNames proven, std::size_t address_bytes, std::size_t claimed_bytes)
+      : proven_(std::move(proven)),
+        address_bytes_(static_cast<std::uint16_t>(address_bytes)),
+        claimed_bytes_(static_cast<std::uint16_t>(claimed_bytes)) {}
+  ~KnownCaller() = default;
+  static void destroy(KnownCaller* caller) {
+    caller->~KnownCaller();
+    ::operator delete(caller);
+  }
+  char* text() { return reinterpret_cast<char*>(this + 1); }
+  const char* text() const { return reinterpret_cast<const char*>(this + 1); }
 
   const ProvenNames proven_;
-  std::string text_;  // its address, then what it calls itself
-  const std::uint32_t address_bytes_;
+  const std::uint16_t address_bytes_;
+  const std::uint16_t claimed_bytes_;  // at most a name of the handshake's
   std::uint32_t references_ = 0;
 };
 
@@ -61,7 +74,7 @@ class CallerReference {
     return *this;
   }
   ~CallerReference() {
-    if (caller_ != nullptr && --caller_->references_ == 0) delete caller_;
+    if (caller_ != nullptr && --caller_->references_ == 0) KnownCaller::destroy(caller_);
   }
 
   const KnownCaller* operator->() const { return caller_; }
