@@ -93,10 +93,12 @@ static_assert(sizeof(IncomingRecord) <= 80);
 
 namespace weir::pool {
 
+inline constexpr std::size_t kAnswerBodyBytes = sizeof(void*);  // of the pointer to it, in an answer's block
+
 // The body of a large answer, lent.
 inline buffer::Sealed* take_answer_body(detail::IncomingRecord& record, transfer::Block* answer) noexcept {
   buffer::Sealed* body = nullptr;
-  std::memcpy(&body, answer->bytes(), sizeof body);
+  std::memcpy(&body, answer->bytes(), kAnswerBodyBytes);
   record.answer_kind = detail::IncomingRecord::Answer::reply;
   return body;
 }

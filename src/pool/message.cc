@@ -56,12 +56,12 @@ void give_large(detail::IncomingRecord* record, buffer::Sealed* body, Bytes head
     buffer::give_back(body, buffer::pieces_of(*body, 0, body->bytes));
     return detail::IncomingRecord::Pool::release(record);
   }
-  const std::size_t size = sizeof body + header.size();
+  const std::size_t size = pool::kAnswerBodyBytes + header.size();
   record->answer_kind = Answer::large_reply;
   record->answer_bytes = {.all = static_cast<std::uint32_t>(size), .header = 0};
   record->answer = pool::Lane::mine().blocks().acquire(size);
-  std::memcpy(record->answer->bytes(), &body, sizeof body);
-  if (!header.empty()) std::memcpy(record->answer->bytes() + sizeof body, header.data(), header.size());
+  std::memcpy(record->answer->bytes(), &body, pool::kAnswerBodyBytes);
+  if (!header.empty()) std::memcpy(record->answer->bytes() + pool::kAnswerBodyBytes, header.data(), header.size());
   gate.answer(record);
 }
 

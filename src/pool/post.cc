@@ -389,7 +389,7 @@ void Post::take_answers(Instant) {
       fail(record, record->answer_code, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
     } else {
       buffer::Sealed* const body = take_answer_body(*record, block);
-      reply_large(record, bytes.subspan(sizeof body), body);
+      reply_large(record, bytes.subspan(kAnswerBodyBytes), body);
     }
     if (block != nullptr) detail::unpin(block);
     record = next;
