@@ -136,6 +136,7 @@ TEST_F(LargeRanges, AreFreedSoManyPiecesInOneTurn) {
     before = now;
   }
   EXPECT_EQ(turns, 3);
+  ASSERT_TRUE(pair.run_until([&] { return call.completions != 0; }));  // it is told that it was cancelled
 }
 
 TEST_F(LargeRanges, OfRepliesAreFreedToo) {
