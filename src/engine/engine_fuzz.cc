@@ -32,7 +32,7 @@ constexpr auto kDeadline = std::chrono::seconds(20);
 
 class Match {
  public:
-  Match(bool hostile_initiates, bool has_identities)
+  Match(bool hostile_initiates, bool has_identities, bool opens_arrivals)
       : hostile_initiates_(hostile_initiates), has_identities_(has_identities) {
     EngineConfig victim = testing::test_config(hostile_initiates, 1);
     victim.limits.request_bytes = 1 << 20;
@@ -42,6 +42,7 @@ class Match {
     victim.limits.large_request_bytes = victim.limits.large_reply_bytes = kMostLargeBytes;
     victim.limits.nested_large_request_bytes = victim.limits.large_bytes_per_peer = kMostLargeBytes / 2;
     victim.memory = &victims_memory_;
+    victim.opens_arrivals = opens_arrivals;
     victim_ = add(victim);
     for (int* other : {&honest_, &hostile_}) {
       EngineConfig config =
@@ -422,7 +423,7 @@ class Match {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
-  Match match((data[0] & 1) == 0, (data[0] & 2) != 0);
+  Match match((data[0] & 1) == 0, (data[0] & 2) != 0, (data[0] & 4) != 0);
   match.run(Input(data + 1, size - 1));
   return 0;
 }
