@@ -186,7 +186,7 @@ struct Core : Bounds {
   }
   bool next_slice(Path& path, Slice& slice);
   void set_rest_aside(LargePath& large, transfer::Writer& writer, std::uint32_t length);
-  static std::uint64_t whole_slice(const Slice& slice);
+  static ByteSpan whole_slice(const Slice& slice);
   static std::uint64_t slice_with_tag(const Slice& slice);
   void advance_slice(Path& path, const Slice& slice, std::uint32_t length);
   void pack_slices(Path& path, std::vector<Train>& out, Instant now);

@@ -71,14 +71,14 @@ void Core::set_rest_aside(LargePath& large, Writer& writer, std::uint32_t length
   large.writing.move_behind(writer, *last);
 }
 
-// How many bytes of it fit into one packet, however large; and how many its packet has beside its head.
-std::uint64_t Core::whole_slice(const Slice& slice) {
+// What fits of it into one packet, however large; and how many bytes that packet has beside its head.
+ByteSpan Core::whole_slice(const Slice& slice) {
   const transfer::Cargo& cargo = *slice.writer->cargo;
-  return std::min<std::uint64_t>(
-      {cargo.sealed->at(cargo.first_byte + slice.offset).size(), slice.length, cargo.bytes - slice.offset});
+  const ByteSpan bytes = cargo.sealed->at(cargo.first_byte + slice.offset);
+  return bytes.first(std::min<std::uint64_t>({bytes.size(), slice.length, cargo.bytes - slice.offset}));
 }
 std::uint64_t Core::slice_with_tag(const Slice& slice) {
-  const std::uint64_t bytes = whole_slice(slice);
+  const std::uint64_t bytes = whole_slice(slice).size();
   return bytes + (needs_tag(*slice.writer->cargo, slice.offset + bytes) ? wire::kSliceTagBytes : 0);
 }
 
@@ -168,8 +168,7 @@ void Core::pack_slices(Path& path, std::vector<Train>& out, Instant now) {
     }
     const transfer::Cargo& cargo = *slice.writer->cargo;
     const std::uint32_t record_bytes = cargo.sealed->record_bytes;
-    ByteSpan bytes = cargo.sealed->at(cargo.first_byte + slice.offset);
-    bytes = bytes.first(whole_slice(slice));
+    ByteSpan bytes = whole_slice(slice);
     const std::uint64_t record = slice.offset / record_bytes;
     const std::size_t fixed =
         static_cast<std::size_t>(at - arena_at) + wire::kSliceBytes + wire::kTagBytes;  // of a packet without a tag

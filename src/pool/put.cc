@@ -66,9 +66,7 @@ class Remainder {
 
 Result<void> check_payload(const Payload& payload, const PutOptions& options) {
   const buffer::Sealed* const sealed = payload.sealed();
-  if (sealed == nullptr) {
-    return std::unexpected(Error(Code::invalid_argument, kNoPayload));
-  }
+  if (sealed == nullptr) return std::unexpected(Error(Code::invalid_argument, kNoPayload));
   if (sealed->adopted) {
     return std::unexpected(Error(Code::invalid_argument,
                                  "a payload that the application sealed itself cannot be put: nobody could open it"));

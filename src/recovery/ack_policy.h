@@ -17,8 +17,9 @@ class AckPolicy {
   };
   static constexpr std::uint32_t kPacketsPerAck = 16;        // so many ack-eliciting packets are acknowledged at once
   static constexpr std::uint32_t kBytesPerAck = 192 * 1024;  // or so many bytes: few large packets fill a window, too
-  static constexpr std::uint32_t kSoonBytes = 48 * 1024;  // from here on soon: more may be on its way, but some windows
-  static constexpr Duration kSoon = std::chrono::microseconds{32};  // are small
+  // From so many on they are acknowledged soon: more may be on its way, but some windows are no larger.
+  static constexpr std::uint32_t kSoonBytes = 48 * 1024;
+  static constexpr Duration kSoon = std::chrono::microseconds{32};
 
   AckPolicy() : AckPolicy(Options{}) {}
   explicit AckPolicy(Options options) : options_(options) {}
