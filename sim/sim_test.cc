@@ -358,6 +358,14 @@ TEST(Recovery, IsFoundToBeSlowWhereTheRestartedHostHasLostItsSigner) {
   EXPECT_NE(report.violations[0].find("ran its first request"), std::string::npos) << all_violations(report);
 }
 
+// The caller gives its peer up while a handshake is under way that has spoken to nobody for long, and rarely tries.
+TEST(Recovery, IsQuickAfterThePeerWasGivenUp) {
+  for (const std::uint64_t seed : {550, 1086, 1296}) {
+    const Report report = run_one("identity_restart", seed);
+    EXPECT_TRUE(report.violations.empty()) << "seed " << seed << ": " << all_violations(report);
+  }
+}
+
 TEST(Clocks, ThatAreRightAreNoReasonToRefuse) {
   Scenario scenario = make_scenario("identity_clock", 1).value();
   scenario.workload.untrusted = {0};

@@ -90,7 +90,7 @@ struct Core : Bounds {
   const crypto::SharedSecret& secret_of(const Peer& peer) const {
     return peer.credential != nullptr ? peer.credential->secret : config.secret;
   }
-  void want_credential(Peer& peer, bool suspects, bool is_alive = false);
+  void want_credential(Peer& peer, bool suspects, bool hurries = false);
   void doubt_address(Peer& peer);
   void install_credential(Peer& peer, const Credential& credential, Instant now);
   void expire_path(Path& path, Instant now);

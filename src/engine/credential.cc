@@ -26,13 +26,13 @@ crypto::Prf::Context address_bytes(const Address& address) {
 
 // ---- credentials ----
 
-void Core::want_credential(Peer& peer, bool suspects, bool is_alive) {
-  if (peer.wants_credential && (!is_alive || peer.told_alive)) return;
+void Core::want_credential(Peer& peer, bool suspects, bool hurries) {
+  if (peer.wants_credential && (!hurries || peer.hurried)) return;
   peer.wants_credential = true;
-  peer.told_alive = is_alive;
+  peer.hurried = hurries;
   wanted.push_back({.peer = peer.index,
                     .suspects = suspects,
-                    .is_alive = is_alive,
+                    .hurries = hurries,
                     .suspected = peer.credential != nullptr ? peer.credential->id : CredentialId{}});
 }
 

@@ -55,7 +55,7 @@ class CredentialBook {
 struct Wanted {
   std::uint32_t peer = 0;
   bool suspects = false;  // the latter
-  bool is_alive = false;  // and the peer itself said so: a handshake will find it there
+  bool hurries = false;  // the peer itself said so, or its path has just ended: try at once, not when a try is next due
   CredentialId suspected{};
 };
 

@@ -186,7 +186,7 @@ struct Peer {
   // ---- identity mode ----
   std::unique_ptr<Credential> credential;
   bool wants_credential = false;  // in Core::wanted, or asked for
-  bool told_alive = false;        // in that wish
+  bool hurried = false;           // in that wish
   bool renewing = false;          // the candidate has a new credential: it takes over although nobody restarted
 
   // ---- the hello under way ----

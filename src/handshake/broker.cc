@@ -80,7 +80,7 @@ void Broker::want(const Address& address, const std::string& expected_name, Inst
 }
 
 void Broker::suspect(const Address& address, const std::string& expected_name, const CredentialId& suspected,
-                     bool is_alive, Instant now) {
+                     bool hurries, Instant now) {
   now_ = now;
   Contact* wanted = contact(address, expected_name);
   if (wanted == nullptr) return;
@@ -93,7 +93,7 @@ void Broker::suspect(const Address& address, const std::string& expected_name, c
   map_.retire(suspected, now + options_.map.grace);
   if (!std::exchange(wanted->is_wanted, true)) wanted->wanted_since = now;
   if (plan_.suspect(address, now)) return start(now);
-  if (is_alive) return hurry(address, *wanted, now);
+  if (hurries) return hurry(address, *wanted, now);
   // Under way, or too soon after the last one.
   if (wanted->tag == 0) later_.insert({now + options_.plan.suspicion_interval, address});
 }
@@ -166,8 +166,8 @@ void Broker::begin(const Address& address, Contact& peer, Instant now) {
   await_answer(address, peer, now);
 }
 
-// The peer is there now. A handshake that spoke to nobody begins anew, and one that waits because earlier ones failed
-// does not wait any longer; but nobody who succeeded a moment ago shakes hands again at once.
+// The peer is there now, or may be. A handshake that spoke to nobody begins anew, and one that waits because earlier
+// ones failed does not wait any longer; but nobody who succeeded a moment ago shakes hands again at once.
 void Broker::hurry(const Address& address, Contact& peer, Instant now) {
   if (peer.tag != 0) {
     if (endpoint_.has_heard(peer.tag)) return;

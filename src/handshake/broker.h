@@ -73,8 +73,9 @@ class Broker {
   // `expected_name`: what the peer's certificate must prove; empty: its address. One name per address.
   void want(const Address& address, const std::string& expected_name, Instant now);
   // The same, by somebody who has reason to believe that the peer has forgotten this credential.
-  // `is_alive`: the peer said so itself, so it is there now, whatever earlier tries have found.
-  void suspect(const Address& address, const std::string& expected_name, const CredentialId& suspected, bool is_alive,
+  // `hurries`: the peer said so itself, or its path has just been given up, and it may be back: whatever earlier tries
+  // have found, it is tried now.
+  void suspect(const Address& address, const std::string& expected_name, const CredentialId& suspected, bool hurries,
                Instant now);
   // A peer has used this credential: it surely has it.
   void on_shown(const CredentialId& id, Instant now);

@@ -430,7 +430,7 @@ void Post::ask_for_credentials() {
                           .peer = wanted.peer,
                           .entry = peers_[wanted.peer],
                           .suspects = wanted.suspects,
-                          .is_alive = wanted.is_alive,
+                          .hurries = wanted.hurries,
                           .suspected = wanted.suspected});
   }
 }
