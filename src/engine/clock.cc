@@ -231,10 +231,8 @@ void Core::end_path(Path& path, Code code, const char* sentence, bool requeue, I
   if (was_current) {
     peer->path = std::exchange(peer->candidate, kNoPath);
     peer->renewing = false;                   // there is nothing left to replace
-    if (peer->wants_credential && !closed) {  // it is given up just now, and the next call should not wait for long
-      peer->hurried = false;
-      want_credential(*peer, true, true);
-    }
+    // The next call should not wait until a handshake that speaks to nobody tries again.
+    if (peer->wants_credential && !closed) want_credential(*peer, true, true);
   } else if (peer->candidate != kNoPath && find_path(peer->candidate) == nullptr) {
     peer->candidate = kNoPath;
   }
