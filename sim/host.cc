@@ -11,6 +11,11 @@
 
 namespace weir::sim {
 
+namespace {
+// Some hosts give memory ahead of its use as they would to those who send much more.
+constexpr std::uint64_t kFewBytesAhead = 64u << 10;
+}  // namespace
+
 Host::Process::Process(Host& host, std::uint32_t life)
     : entropy(stream_seed(host.world_.seed, "entropy", std::uint64_t{host.id_} << 32 | life)),
       data_keys(stream_seed(host.world_.seed, "data keys", std::uint64_t{host.id_} << 32 | life)),
@@ -62,6 +67,7 @@ Host::Host(World& world, HostId id, const engine::EngineConfig& config, const Si
       application_(application) {
   config_.memory = landings_.get();
   config_.opens_arrivals = id % 2 != 0;  // as processes without threads do
+  if (id % 3 == 1) config_.ahead_bytes = kFewBytesAhead;
   if (!identity_) return;
   address_.port = kHandshakePort;
   world_.network.add_address(id_, address_);

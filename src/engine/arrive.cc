@@ -143,6 +143,10 @@ void Core::describe_landing(const Arrival& arrival, buffer::Landing& landing) {
 }
 
 void Core::ask_for_memory(Path& path, Arrival& arrival, Instant now) {
+  if (path.large->ahead.enter(arrival.ask)) wait_for_memory(path, arrival, now);
+}
+
+void Core::wait_for_memory(Path& path, Arrival& arrival, Instant now) {
   const wire::Side side = arrival.side();
   const wire::TransferId id = arrival.id;
   // It may be refused meanwhile, because the system has no memory.
@@ -267,6 +271,7 @@ void Core::complete_arrival(Path& path, Arrival& arrival, token::Region& region,
   buffer::Landing* const landing = regions.take_landing(region);
   acknowledge_transfer(path, arrival.side(), arrival.id);
   ++events.counters.large_messages_received;
+  path.large->ahead.on_arrived(arrival.cargo.body_bytes, path.loss.rtt().smoothed(), now);
   IncomingTransfer* const transfer = arrival.transfer;
   OutgoingCall* const call = arrival.call;
   arrival.region = wire::kNoRegion;
@@ -300,7 +305,7 @@ void Core::acknowledge_transfer(Path& path, wire::Side side, wire::TransferId id
 
 // The message is not wanted any more, or is complete: its place in the line and its region, if it has one, are free.
 void Core::drop_arrival(Path& path, Arrival& arrival, Instant now) {
-  grants.withdraw(arrival.ask);
+  leave_line(path, arrival.ask);
   wheel.cancel(arrival.timer);
   if (arrival.region != wire::kNoRegion) {
     if (token::Region* const region = regions.find(arrival.region)) regions.revoke(*region, now);

@@ -11,6 +11,7 @@
 #include "buffer/memory.h"
 #include "crypto/derive.h"
 #include "engine/credential.h"
+#include "token/ahead.h"
 #include "weir/config.h"
 
 namespace weir::engine {
@@ -29,10 +30,11 @@ struct EngineConfig {
   std::uint16_t port = 0;                 // of the link that carries its packets
   bool accepts = false;                   // answers hellos
   bool openssl_aead = false;
-  std::size_t datagram_bytes = 65'507;       // largest to try for
-  std::size_t receive_buffer_bytes = 0;      // what the kernel really gave; 0: unknown, no bound from it
-  buffer::Memory* memory = nullptr;          // for large messages that arrive; null: none does
-  bool opens_arrivals = false;               // as they come, because no other thread could: see place_slice()
+  std::size_t datagram_bytes = 65'507;   // largest to try for
+  std::size_t receive_buffer_bytes = 0;  // what the kernel really gave; 0: unknown, no bound from it
+  buffer::Memory* memory = nullptr;      // for large messages that arrive; null: none does
+  bool opens_arrivals = false;           // as they come, because no other thread could: see place_slice()
+  std::uint64_t ahead_bytes = token::Ahead::kDefaultBytes;  // for which a sender is given memory before they come
   int numa_node = -1;                        // where that should be: near whoever writes into it; -1: wherever
   std::function<void()> wake;                // from any thread: memory of large messages came back
   std::function<bool()> payloads_are_short;  // little is left of Limits::buffer_bytes; null: never

@@ -206,6 +206,7 @@ struct Core : Bounds {
   void place_slice(token::Region& region, const wire::SliceFrame& frame, ByteSpan slice);
   bool bind_region(Path& path, transfer::Arrival& arrival, token::Region& region, Instant now);
   void ask_for_memory(Path& path, transfer::Arrival& arrival, Instant now);
+  void wait_for_memory(Path& path, transfer::Arrival& arrival, Instant now);
   transfer::Arrival* find_arrival(Path& path, wire::Side side, wire::TransferId id);
   void on_request_regions(Path& path, const wire::SideFrame& frame, Instant now);
   Verdict on_slice(Path& path, const wire::SliceFrame& frame, ByteSpan slice, Instant now);
@@ -222,6 +223,8 @@ struct Core : Bounds {
   token::Region* grant_region(Path& path, std::uint64_t bytes, std::uint32_t record_bytes, std::uint8_t purse,
                               Instant now);
   std::uint32_t in_flight_promise() const;
+  void leave_line(Path& path, token::Ask& ask);
+  void serve_held_asks(Instant now);
   void serve_asks(Instant now);
   void grant_token(Path& path, std::uint64_t message_bytes, Instant now);
   void revoke_spare_tokens(Instant now);
@@ -414,10 +417,11 @@ struct Core : Bounds {
   std::vector<Wanted> wanted;
 
   // ---- work ----
-  std::vector<std::uint32_t> touched;   // paths to look at in collect()
-  std::vector<std::uint32_t> touching;  // scratch: the round under way
-  std::vector<std::uint32_t> ordered;   // scratch of order_by_urgency()
-  std::vector<std::uint8_t> urgencies;  // the same
+  std::vector<std::uint32_t> touched;    // paths to look at in collect()
+  std::vector<std::uint32_t> held_asks;  // paths in which some may be asked for now
+  std::vector<std::uint32_t> touching;   // scratch: the round under way
+  std::vector<std::uint32_t> ordered;    // scratch of order_by_urgency()
+  std::vector<std::uint8_t> urgencies;   // the same
   std::vector<Completion> completions;
   std::vector<Completion> completing;       // scratch
   std::vector<transfer::Block*> sentences;  // of failures that others described, until they are delivered

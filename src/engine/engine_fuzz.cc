@@ -43,6 +43,7 @@ class Match {
     victim.limits.nested_large_request_bytes = victim.limits.large_bytes_per_peer = kMostLargeBytes / 2;
     victim.memory = &victims_memory_;
     victim.opens_arrivals = opens_arrivals;
+    victim.ahead_bytes = 1;  // no more than two of a kind at a time
     victim_ = add(victim);
     for (int* other : {&honest_, &hostile_}) {
       EngineConfig config =

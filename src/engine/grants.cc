@@ -64,6 +64,29 @@ void Core::forget_landing(buffer::Landing* landing) {
   detail::unpin(landing);
 }
 
+// It has no use for memory any more, or had its own: another message of its sender may take its place.
+void Core::leave_line(Path& path, token::Ask& ask) {
+  if (ask.place != token::Ask::Place::held) grants.withdraw(ask);
+  LargePath& large = *path.large;
+  large.ahead.leave(ask);
+  if (large.ahead.held() == 0 || large.serves_held) return;
+  large.serves_held = true;
+  held_asks.push_back(path.id);
+  touch(path);
+}
+
+// Messages that waited for earlier ones of their sender. Not before the handlers of these have run: what they free is
+// what is granted next, while a cache still has it.
+void Core::serve_held_asks(Instant now) {
+  for (std::size_t i = 0; i < held_asks.size(); ++i) {  // more may come
+    Path* const path = find_path(held_asks[i]);
+    if (path == nullptr || path->large == nullptr) continue;
+    path->large->serves_held = false;
+    while (token::Ask* const ask = path->large->ahead.next()) wait_for_memory(*path, arrival_of(*ask), now);
+  }
+  held_asks.clear();
+}
+
 // Whoever's turn it is, as far as there is memory.
 void Core::serve_asks(Instant now) {
   while (token::Ask* const ask = grants.next()) {
@@ -120,6 +143,7 @@ void Core::revoke_region(Path& path, token::Region& region, Instant now) {
     if (Arrival* const arrival = find_arrival(path, region.side, id)) {
       arrival->lost_region = region.id;
       arrival->region = wire::kNoRegion;
+      leave_line(path, arrival->ask);
       arrival->timer.tag = static_cast<std::uint32_t>(TimerKind::arrival);
       wheel.arm(arrival->timer, now + std::max<Duration>(kLongestUnasked, 2 * config.timeouts.silence));
     }

@@ -276,6 +276,7 @@ void Core::collect(std::vector<Train>& out, Instant now) {
   // What these packets were sent from has left by now.
   release_sent_ranges();
   if (returned->has_some()) take_returned(now);
+  if (!held_asks.empty()) serve_held_asks(now);
   send_plain_datagrams(out);
   // One train for each path that has something, so that it leaves at once; those with more come again next time.
   touching.swap(touched);

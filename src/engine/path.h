@@ -27,6 +27,7 @@
 #include "schedule/pacer.h"
 #include "schedule/priority_queue.h"
 #include "schedule/timing_wheel.h"
+#include "token/ahead.h"
 #include "token/credit.h"
 #include "token/grant_ledger.h"
 #include "token/region_table.h"
@@ -56,6 +57,8 @@ struct IncomingSlot {
 
 // What a path has of large messages; made when the first one comes.
 struct LargePath {
+  explicit LargePath(std::uint64_t ahead_bytes) : ahead(ahead_bytes) {}
+
   // ---- sending ----
   schedule::WeightedQueue<transfer::Writer, &transfer::Writer::hook> writing;
   FrameRing again;  // slices that were lost
@@ -66,11 +69,14 @@ struct LargePath {
   std::uint32_t sent_slices = 0;                      // of all messages
   // ---- receiving ----
   token::SenderAccount account;
+  token::Ahead ahead;
+  bool serves_held = false;  // in Core::held_asks
   token::PathRegions regions;
 
   bool is_idle() const {
     const bool owes = std::any_of(account.bytes.begin(), account.bytes.end(), [](std::uint64_t b) { return b != 0; });
-    return writing.empty() && again.empty() && !owes && account.lines == nullptr && regions.first == nullptr;
+    return writing.empty() && again.empty() && !owes && account.lines == nullptr && ahead.held() == 0 &&
+           regions.first == nullptr;
   }
 };
 

@@ -30,7 +30,7 @@ void recount(LargePath& large, Writer& writer) {
 }  // namespace
 
 LargePath& Core::large_of(Path& path) {
-  if (path.large == nullptr) path.large = std::make_unique<LargePath>();
+  if (path.large == nullptr) path.large = std::make_unique<LargePath>(config.ahead_bytes);
   return *path.large;
 }
 

@@ -44,15 +44,17 @@ struct Ask {
 
   bool is_waiting() const { return place != Place::nowhere; }
 
-  // ---- the ledger's ----
+  // ---- the ledger's, and Ahead's ----
   // Asks of one sender, purse and priority are a line; the first of it stands for it.
   enum class Place : std::uint8_t {
     nowhere,
     in_line,    // behind the first
     in_ring,    // first, and the line takes part in its purse
     set_aside,  // first, and the line waits for its sender's bound
+    held,       // not here yet: see Ahead
   };
   Place place = Place::nowhere;
+  bool is_ahead = false;        // counted by Ahead
   bool leads = false;           // has the turn among the asks of its sender and purse
   std::uint64_t ticket = 0;     // the order of arrival
   std::uint64_t overtaken = 0;  // while it leads: by how many bytes, weighted
