@@ -1,5 +1,6 @@
-// Core: the inside of an engine. One verb per file: handshake.cc, receive.cc, pack.cc, call.cc (callers), serve.cc
-// (callees), write.cc, slices.cc, arrive.cc and grants.cc (large messages), clock.cc (timers, liveness, ends of paths).
+// Core: the inside of an engine. One verb per file: handshake.cc, receive.cc, losses.cc, pack.cc, call.cc (callers),
+// serve.cc and answer.cc (callees), write.cc, slices.cc, arrive.cc and grants.cc (large messages), clock.cc (timers,
+// liveness, ends of paths).
 #pragma once
 
 #include <array>
@@ -114,13 +115,15 @@ struct Core : Bounds {
                    std::uint8_t ecn, detail::Pin* buffer, Instant now);
   // `slice`: of a data packet, authenticated with it.
   Verdict on_frames(Path& path, ByteSpan frames, ByteSpan slice, bool& ack_eliciting, detail::Pin* buffer, Instant now);
-  bool on_ack(Path& path, const wire::AckFrame& frame, Instant now);
   void on_side_frame(Path& path, wire::FrameType type, const wire::SideFrame& frame, Instant now);
   void on_path_frame(Path& path, const wire::PathFrame& frame);
   void on_blocked(Path& path, const wire::BlockedFrame& frame, Instant now);
-  void on_loss_timer(Path& path, Instant now);
-  void after_loss_report(Path& path, const recovery::LossReport& report, Instant now);
   void reject(event::Rejection reason, std::size_t bytes);
+
+  // ---- losses.cc ----
+  bool on_ack(Path& path, const wire::AckFrame& frame, Instant now);
+  void after_loss_report(Path& path, const recovery::LossReport& report, Instant now);
+  void on_loss_timer(Path& path, Instant now);
 
   // ---- call.cc ----
   void submit(OutgoingCall& call, Instant now);
@@ -248,17 +251,19 @@ struct Core : Bounds {
   IncomingSlot* incoming_slot(Path& path, std::uint32_t slot);
   void retire(Path& path, IncomingSlot& slot);  // a newer generation, or the path's end
   void release_incoming(IncomingTransfer& transfer);
-  void answer(IncomingTransfer& transfer, ByteSpan header, ByteSpan body, bool failed, Instant now);
-  void send_answer(Path& path, IncomingTransfer& transfer, std::size_t bytes, Instant now);
-  void answer_error(IncomingTransfer& transfer, Code code, bool may_have_run, std::string_view sentence, Instant now);
-  void finish_credit(IncomingTransfer& transfer);
-  void give_credit(Path* path, std::uint8_t level, std::uint32_t cost);
   static std::uint8_t level_of(std::uint8_t depth) { return depth < kMaxDepth ? depth : kMaxDepth; }
   static std::uint8_t level_of(const IncomingTransfer& transfer) { return level_of(transfer.depth); }
   Path* path_of(const IncomingTransfer& transfer);  // null if it has ended
   void dispatch(IncomingTransfer& transfer, Instant now);
   std::size_t deliver(Instant now);
   void queue_delivery(IncomingTransfer& transfer);
+
+  // ---- answer.cc ----
+  void answer(IncomingTransfer& transfer, ByteSpan header, ByteSpan body, bool failed, Instant now);
+  void send_answer(Path& path, IncomingTransfer& transfer, std::size_t bytes, Instant now);
+  void answer_error(IncomingTransfer& transfer, Code code, bool may_have_run, std::string_view sentence, Instant now);
+  void finish_credit(IncomingTransfer& transfer);
+  void give_credit(Path* path, std::uint8_t level, std::uint32_t cost);
   void on_reply_acked(Path& path, const SentFrame& frame, Instant now);
   void owe_credit(Path& path);
   void announce_raised();

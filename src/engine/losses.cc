@@ -1,0 +1,141 @@
+// What became of our packets: acknowledged, lost, or nobody knows yet.
+#include "engine/core.h"
+
+namespace weir::engine {
+
+namespace {
+
+// What the loss detector finds out about our packets, turned into work for the path.
+struct LossVisitor {
+  Core& core;
+  Path& path;
+  Instant now;
+
+  void acked(std::uint64_t number, recovery::SentPacket& packet) {
+    if (packet.mtu_probe) [[unlikely]] {
+      if (path.mtu.on_probe_acked(packet.bytes, now)) {
+        path.congestion.set_mtu(path.mtu.current());
+        core.events.emit(event::MtuChanged{{}, path.id, path.mtu.current()});
+      }
+    } else {
+      path.mtu.on_packet_acked(number, packet.bytes);
+    }
+    if (!path.key_confirmed && number >= path.key_first_number) [[unlikely]] {
+      path.key_confirmed = true;
+      if (const std::uint32_t id = path.keys.send_id(); id != 0) {
+        // What was sealed under the keys before is acknowledged by now, or comes again under this one.
+        path.again.push({.kind = static_cast<std::uint8_t>(SentKind::retire), .generation = id});
+        core.touch(path);
+      }
+    }
+    if (packet.ack_largest != recovery::kNoPacket) path.received.prune_below(packet.ack_largest);
+    const std::uint64_t frames_end = packet.frames_begin + packet.frames_count;
+    for (std::uint64_t i = packet.frames_begin; i != frames_end; ++i) {
+      const SentFrame& frame = path.frames[i];
+      if (frame.what() == SentKind::reply) {
+        core.on_reply_acked(path, frame, now);
+      } else if (frame.what() == SentKind::cancel) {
+        // The peer knows; only now may the slot name another call. A repeated frame frees it once.
+        if (path.calls.free_held(frame.slot, frame.generation) && path.peer->has_queued()) core.touch(path);
+      } else if (frame.what() == SentKind::path) {
+        path.announce_path = false;
+      }
+    }
+  }
+
+  void lost(std::uint64_t number, recovery::SentPacket& packet) {
+    path.ecn.on_lost(packet.ecn);
+    if (packet.mtu_probe) {
+      path.mtu.on_probe_lost(packet.bytes, now);
+    } else if (path.mtu.on_packet_lost(number, packet.bytes, now)) {
+      path.congestion.set_mtu(path.mtu.current());
+      core.events.emit(event::MtuChanged{{}, path.id, path.mtu.current()});
+    }
+    core.events.counters.bytes_retransmitted += packet.frames_count != 0 ? packet.bytes : 0;
+    send_again(packet);
+  }
+
+  void spurious(std::uint64_t) {}
+
+  void send_again(const recovery::SentPacket& packet) {
+    const std::uint64_t frames_end = packet.frames_begin + packet.frames_count;
+    for (std::uint64_t i = packet.frames_begin; i != frames_end; ++i) {
+      const SentFrame& frame = path.frames[i];
+      (frame.what() == SentKind::slice ? core.large_of(path).again : path.again).push(frame);
+    }
+  }
+};
+
+}  // namespace
+
+bool Core::on_ack(Path& path, const wire::AckFrame& frame, Instant now) {
+  recovery::PacketRange ranges[wire::AckFrame::kMaxRanges];
+  for (std::size_t i = 0; i < frame.count; ++i) ranges[i] = {frame.ranges[i].first, frame.ranges[i].last};
+  const recovery::AckView view{.largest = frame.largest,
+                               .delay = std::chrono::microseconds(frame.delay_us),
+                               .ranges = {ranges, frame.count},
+                               .has_ecn = frame.has_ecn,
+                               .ecn = {.ect0 = frame.ect0, .ect1 = frame.ect1, .ce = frame.ce}};
+  const recovery::LossReport report = path.loss.on_ack(view, now, LossVisitor{*this, path, now});
+  if (report.status != recovery::AckStatus::ok) return false;
+  const std::uint64_t congestion_marks = path.ecn.on_ack(view, report);
+  if (congestion_marks != 0) {
+    path.congestion.on_ecn_ce(congestion_marks, report.largest_acked_sent_at, now);
+    events.emit(event::CongestionChanged{{}, path.id, path.congestion.window(), false, true});
+  }
+  after_loss_report(path, report, now);
+  return true;
+}
+
+void Core::after_loss_report(Path& path, const recovery::LossReport& report, Instant now) {
+  if (report.lost_packets != 0) {
+    events.emit(event::PacketsLost{{}, path.id, report.lost_packets, report.lost_bytes});
+    path.congestion.on_lost(
+        {.bytes = report.lost_bytes, .packets = report.lost_packets, .largest_sent_at = report.largest_lost_sent_at},
+        now);
+    events.emit(event::CongestionChanged{{}, path.id, path.congestion.window(), true, false});
+  }
+  if (report.persistent_congestion) path.congestion.on_persistent_congestion(now);
+  if (report.spurious_packets != 0) path.congestion.on_spurious_loss(report.spurious_packets, now);
+  if (report.acked_packets != 0) {
+    path.congestion.on_acked({.bytes = report.acked_bytes,
+                              .in_flight_before = report.in_flight_before,
+                              .largest_sent_at = report.largest_acked_sent_at,
+                              .smoothed_rtt = path.loss.rtt().smoothed(),
+                              .latest_rtt = path.loss.rtt().latest(),
+                              .minimum_rtt = path.loss.rtt().minimum()},
+                             now);
+    const std::uint64_t rate = path.congestion.pacing_rate();
+    path.pacer.set_rate(rate);
+    path.pacer.set_burst(schedule::Pacer::burst_at(rate));
+  }
+  // Frames of packets that are acknowledged or lost are no longer needed.
+  if (path.loss.eliciting_in_flight() == 0) {
+    path.frames.clear();
+  } else if (const recovery::SentPacket* oldest = path.loss.oldest_outstanding()) {
+    path.frames.release_until(oldest->frames_begin);
+  }
+}
+
+void Core::on_loss_timer(Path& path, Instant now) {
+  const recovery::LossReport report = path.loss.on_timeout(now, LossVisitor{*this, path, now});
+  if (report.action == recovery::TimeoutAction::probe) {
+    events.emit(event::ProbeTimeout{{}, path.id, path.loss.pto_count()});
+    path.probes_owed = 1;
+    path.ping_owed = true;
+    // A probe best repeats what has waited longest; the original may still be acknowledged.
+    if (path.again.empty() && (path.large == nullptr || path.large->again.empty())) {
+      if (const recovery::SentPacket* oldest = path.loss.oldest_outstanding()) {
+        events.counters.bytes_retransmitted += oldest->frames_count != 0 ? oldest->bytes : 0;
+        LossVisitor{*this, path, now}.send_again(*oldest);
+      }
+    }
+    if (path.peer != nullptr && !path.draining && path.state == Path::State::open &&
+        path.loss.pto_count() >= kRestartSuspicion && path.peer->candidate == kNoPath && !path.peer->saying_hello()) {
+      start_hello(*path.peer, now);  // has it restarted?
+    }
+  }
+  after_loss_report(path, report, now);
+}
+
+}  // namespace weir::engine
