@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -167,6 +168,21 @@ class InlineRequest {
   int priority_;
   int depth_;
   Responder responder_;
+};
+
+// What a large request says of itself before it is sent. Valid until the function returns that is shown it.
+struct LargeRequest {
+  Bytes header{};
+  std::uint64_t bytes = 0;  // of its body
+  std::uint8_t priority = 0;
+  Caller caller{};
+};
+
+struct ServeOptions {
+  // Asked about each request that is too large to travel inline, on the worker's thread, before there is memory for it.
+  // An error is the caller's answer: nothing ran, and nothing was sent, unless the caller had memory of this side's in
+  // hand for just such a message. It must be quick, and wait for nothing.
+  std::function<Result<void>(const LargeRequest&)> admit{};
 };
 
 }  // namespace weir

@@ -54,8 +54,9 @@ Core::Verdict Core::begin_arrival(Path& path, IncomingTransfer* transfer, Outgoi
   }
   if (transfer != nullptr) {
     // Before any data flows: nobody pays for what would be refused.
-    if (const Code code = check_opening(*transfer, header, cargo.body_bytes); code != Code{}) {
-      refuse_arrival(path, transfer, call, id, code, now);
+    if (const Result<void> checked = check_opening(*transfer, header, cargo.body_bytes); !checked) {
+      keep_sentence(*transfer, checked.error().message());
+      refuse_arrival(path, transfer, call, id, checked.error().code(), now);
       return Verdict::fine;
     }
   }
@@ -323,6 +324,15 @@ void Core::drop_arrival(Path& path, Arrival& arrival, Instant now) {
   touch(path);
 }
 
+// Until dispatch() answers with it: its block, and its length where that of the request's header is no use any more.
+void Core::keep_sentence(IncomingTransfer& transfer, std::string_view sentence) {
+  sentence = sentence.substr(0, kMaxSentenceBytes);
+  transfer.header_bytes = static_cast<std::uint16_t>(sentence.size());
+  if (sentence.empty()) return;
+  transfer.block = blocks.acquire(sentence.size());
+  std::memcpy(transfer.block->bytes(), sentence.data(), sentence.size());
+}
+
 // A request is answered with the reason, by dispatch(); a reply ends its call here, and its sender is told to let go.
 void Core::refuse_arrival(Path& path, IncomingTransfer* transfer, OutgoingCall* call, wire::TransferId id, Code code,
                           Instant now) {
@@ -331,7 +341,7 @@ void Core::refuse_arrival(Path& path, IncomingTransfer* transfer, OutgoingCall* 
     --path.receiving;
     transfer->refusal = code;
     transfer->is_large = false;
-    transfer->bytes = transfer->header_bytes = 0;
+    transfer->bytes = 0;
     admit(path, *transfer);
     return;
   }

@@ -202,7 +202,7 @@ struct Core : Bounds {
                         ByteSpan opening, Instant now);
   Verdict begin_arrival_of(Path& path, IncomingTransfer& transfer, ByteSpan opening, Instant now);
   bool takes_records(const IncomingTransfer& transfer) const;
-  Code check_opening(const IncomingTransfer& transfer, ByteSpan header, std::uint64_t bytes);
+  Result<void> check_opening(const IncomingTransfer& transfer, ByteSpan header, std::uint64_t bytes);
   void tell_range(Path& path, token::Region& region);
   bool use_token(Path& path, transfer::Arrival& arrival, Instant now);
   void describe_landing(const transfer::Arrival& arrival, buffer::Landing& landing);
@@ -216,6 +216,8 @@ struct Core : Bounds {
   void complete_arrival(Path& path, transfer::Arrival& arrival, token::Region& region, Instant now);
   void acknowledge_transfer(Path& path, wire::Side side, wire::TransferId id);
   void drop_arrival(Path& path, transfer::Arrival& arrival, Instant now);
+  static constexpr std::size_t kMaxSentenceBytes = 256;  // of a refusal
+  void keep_sentence(IncomingTransfer& transfer, std::string_view sentence);
   void refuse_arrival(Path& path, IncomingTransfer* transfer, OutgoingCall* call, wire::TransferId id, Code code,
                       Instant now);
   void on_arrival_timer(transfer::Arrival& arrival, Instant now);

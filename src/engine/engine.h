@@ -52,8 +52,9 @@ enum class TrainFate : std::uint8_t { sent, too_big, unreachable, failed };
 struct Handler {
   void (*run)(void* context, transfer::IncomingTransfer& request, Instant now) = nullptr;
   void* context = nullptr;
-  // Asked when a large request is opened, before any of its data is sent: why it would be refused, or Code{}.
-  Code (*check)(void* context, ByteSpan header, std::uint64_t bytes) = nullptr;
+  // Asked when a large request is opened, before there is memory for it: why it is refused.
+  Result<void> (*admit)(void* context, const transfer::IncomingTransfer& request, ByteSpan header,
+                        std::uint64_t bytes) = nullptr;
   bool takes_records = false;  // of large requests, one by one: opens them itself
 };
 

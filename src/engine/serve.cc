@@ -148,14 +148,15 @@ bool Core::takes_records(const IncomingTransfer& transfer) const {
   return found != methods.end() && found->second.handler.takes_records;
 }
 
-// What can be said about a large request before its data: a code if it would be refused.
-Code Core::check_opening(const IncomingTransfer& transfer, ByteSpan header, std::uint64_t bytes) {
-  if (closed) return Code::refused;
-  if (transfer.depth > kMaxDepth) return Code::overloaded;
+// What can be said about a large request before its data: why it would be refused, in words if they are the
+// application's.
+Result<void> Core::check_opening(const IncomingTransfer& transfer, ByteSpan header, std::uint64_t bytes) {
+  if (closed) return std::unexpected(Error(Code::refused, ""));
+  if (transfer.depth > kMaxDepth) return std::unexpected(Error(Code::overloaded, ""));
   const auto found = methods.find(transfer.delivery.method);
-  if (found == methods.end()) return Code::unknown_method;
+  if (found == methods.end()) return std::unexpected(Error(Code::unknown_method, ""));
   const Handler& handler = found->second.handler;
-  return handler.check == nullptr ? Code{} : handler.check(handler.context, header, bytes);
+  return handler.admit == nullptr ? Result<void>{} : handler.admit(handler.context, transfer, header, bytes);
 }
 
 void Core::queue_delivery(IncomingTransfer& transfer) {
@@ -263,8 +264,10 @@ void Core::dispatch(IncomingTransfer& transfer, Instant now) {
   }
   transfer.state = State::running;
   const auto refuse = [&](Code code, std::string_view sentence) { answer_error(transfer, code, false, sentence, now); };
-  if (transfer.refusal != Code{}) [[unlikely]]
-    return refuse(transfer.refusal, sentence_of_refusal(transfer.refusal));
+  if (transfer.refusal != Code{}) [[unlikely]] {
+    if (transfer.block == nullptr) return refuse(transfer.refusal, sentence_of_refusal(transfer.refusal));
+    return refuse(transfer.refusal, {reinterpret_cast<const char*>(transfer.block->bytes()), transfer.header_bytes});
+  }
   if (closed) return refuse(Code::refused, "the peer is closing");
   if (transfer.depth > kMaxDepth) return refuse(Code::overloaded, "calls are nested more than four deep");
   if (last_handler == nullptr) return refuse(Code::unknown_method, "nobody serves this method there");

@@ -108,13 +108,14 @@ class PutIntake final : public Intake {
 };
 
 // On the worker, before any data flows: what needs no more than a look.
-Code check_put(Placements& placements, ByteSpan header, std::uint64_t bytes) {
-  const std::optional<BulkFrame> frame = decode_bulk(header);
-  if (!frame || !frame->is_put || frame->bytes != bytes) return Code::invalid_argument;
+Result<void> admit_put(Placements& placements, const LargeRequest& request) {
+  const std::optional<BulkFrame> frame = decode_bulk(request.header);
+  if (!frame || !frame->is_put || frame->bytes != request.bytes) {
+    return std::unexpected(Error(Code::invalid_argument, kNonsense));
+  }
   const Result<std::shared_ptr<Placed>> placed = placements.find(frame->name);
-  if (!placed) return placed.error().code();
-  const Result<void> checked = (*placed)->check(request_of(*frame, {}));  // asks no guard
-  return checked ? Code{} : checked.error().code();
+  if (!placed) return std::unexpected(placed.error());
+  return (*placed)->check(request_of(*frame, {}));  // asks no guard
 }
 
 // ---- ask and get ----------------------------------------------------------------------------------------------------
@@ -185,10 +186,8 @@ Result<void> serve_bulk(const BulkServerParts& parts,
       [placements = parts.placements](const Caller& caller) {
         return std::make_unique<PutIntake>(placements, caller);
       });
-  put.check = std::make_shared<std::function<Code(ByteSpan, std::uint64_t)>>(
-      [placements = parts.placements](ByteSpan header, std::uint64_t bytes) {
-        return check_put(*placements, header, bytes);
-      });
+  put.admit = std::make_shared<Admit>(
+      [placements = parts.placements](const LargeRequest& request) { return admit_put(*placements, request); });
   return serve(kPutMethod, put);
 }
 

@@ -222,14 +222,17 @@ Peer Pool::peer(std::string_view address, const PeerOptions& options) const {
   return Peer(state_->peer(address, options));
 }
 
-Result<void> Pool::serve_inline(Method method, std::function<void(InlineRequest&)> function) {
+Result<void> Pool::serve_inline(Method method, std::function<void(InlineRequest&)> function, ServeOptions options) {
   if (Result<void> valid = check_served_name(method.name()); !valid) return valid;
-  return state_->serve(method, {.run_inline = std::make_shared<decltype(function)>(std::move(function))});
+  return state_->serve(method, {.run_inline = std::make_shared<decltype(function)>(std::move(function)),
+                                .admit = pool::shared_if_set(std::move(options.admit))});
 }
 
-Result<void> Pool::serve_task(Method method, std::function<Task<Result<Reply>>(Request)> function) {
+Result<void> Pool::serve_task(Method method, std::function<Task<Result<Reply>>(Request)> function,
+                              ServeOptions options) {
   if (Result<void> valid = check_served_name(method.name()); !valid) return valid;
-  return state_->serve(method, {.run_task = std::make_shared<decltype(function)>(std::move(function))});
+  return state_->serve(method, {.run_task = std::make_shared<decltype(function)>(std::move(function)),
+                                .admit = pool::shared_if_set(std::move(options.admit))});
 }
 
 Allocation Pool::allocate(std::size_t bytes, const AllocateOptions& options) const {

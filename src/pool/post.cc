@@ -107,7 +107,7 @@ Result<void> Post::serve(Method method, MethodEntry entry) {
   Result<void> served = engine_->serve(method.id(), method.name(),
                                        {.run = kept.run_inline ? &run_inline : &run_task,
                                         .context = &kept,
-                                        .check = kept.check ? &check_large : nullptr,
+                                        .admit = kept.admit ? &admit_large : nullptr,
                                         .takes_records = kept.make_intake != nullptr});
   if (!served) methods_.pop_back();
   return served;
@@ -327,8 +327,17 @@ bool Post::unpark(IncomingRecord* record, Instant now) {
   return false;
 }
 
-Code Post::check_large(void* context, ByteSpan header, std::uint64_t bytes) {
-  return (*static_cast<MethodEntry*>(context)->check)(header, bytes);
+Result<void> Post::admit_large(void* context, const transfer::IncomingTransfer& transfer, ByteSpan header,
+                               std::uint64_t bytes) {
+  const LargeRequest request{
+      .header = header, .bytes = bytes, .priority = transfer.priority, .caller = transfer.caller->shown()};
+  try {
+    return (*static_cast<MethodEntry*>(context)->admit)(request);
+  } catch (const std::exception& thrown) {
+    return std::unexpected(Error(Code::application, thrown.what()));
+  } catch (...) {
+    return std::unexpected(Error(Code::application, "admit() threw something"));
+  }
 }
 
 void Post::accept_large(const MethodEntry& method, transfer::IncomingTransfer& transfer, Instant now) {

@@ -42,13 +42,18 @@ struct CredentialNews {
 };
 
 // One served method, as one post sees it. Exactly one of the first two functions is set.
+using Admit = std::function<Result<void>(const LargeRequest&)>;
+inline std::shared_ptr<Admit> shared_if_set(Admit admit) {
+  return admit ? std::make_shared<Admit>(std::move(admit)) : nullptr;
+}
+
 struct MethodEntry {
   Post* post = nullptr;
   std::shared_ptr<std::function<void(InlineRequest&)>> run_inline;
   std::shared_ptr<std::function<Task<Result<Reply>>(Request)>> run_task;
   // What takes a large request as it is opened, instead of these; and whether to refuse one before its data flows.
   std::shared_ptr<std::function<std::unique_ptr<Intake>(const Caller&)>> make_intake;
-  std::shared_ptr<std::function<Code(ByteSpan header, std::uint64_t bytes)>> check;
+  std::shared_ptr<Admit> admit;
 };
 
 // One per pool and worker. Made by the pool, then the worker's only, except where it says otherwise.
@@ -133,7 +138,8 @@ class Post final : public worker::SeatHost, public std::enable_shared_from_this<
 
   static void run_inline(void* context, transfer::IncomingTransfer& transfer, Instant now);
   static void run_task(void* context, transfer::IncomingTransfer& transfer, Instant now);
-  static Code check_large(void* context, ByteSpan header, std::uint64_t bytes);
+  static Result<void> admit_large(void* context, const transfer::IncomingTransfer& transfer, ByteSpan header,
+                                  std::uint64_t bytes);
   IncomingRecord* accept(transfer::IncomingTransfer& transfer, Instant now);
   void accept_large(const MethodEntry& method, transfer::IncomingTransfer& transfer, Instant now);
   static void call_inline(MethodEntry& method, InlineRequest& request);
