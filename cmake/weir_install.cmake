@@ -1,4 +1,4 @@
-# Installs the library, its headers, the command, and what find_package and pkg-config need.
+# Installs the library, its headers, the command, its documents, and what find_package and pkg-config need.
 if(NOT TARGET weir)
   return()
 endif()
@@ -32,6 +32,12 @@ install(FILES "${PROJECT_BINARY_DIR}/weir.pc" DESTINATION "${CMAKE_INSTALL_LIBDI
 if(TARGET weir_command)
   install(TARGETS weir_command)
 endif()
+
+# Laid out as in the tree, so that their links lead somewhere.
+install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" "${PROJECT_SOURCE_DIR}/README.md" "${PROJECT_SOURCE_DIR}/CHANGELOG.md"
+        DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs" "${PROJECT_SOURCE_DIR}/examples" DESTINATION "${CMAKE_INSTALL_DOCDIR}"
+        FILES_MATCHING PATTERN "*.md" PATTERN "*.cc")
 
 # The compiler's own form of the code is of use to that very compiler only, and an error to any other.
 if(weir_lto AND CMAKE_STRIP)

@@ -193,7 +193,7 @@ struct StragglerReport {
 };
 
 struct BroadcastOptions {
-  std::size_t quorum = 0;  // how many replies complete it; 0: all
+  std::size_t quorum = 0;  // how many replies complete it; 0: all; more than there are peers: invalid_argument
   Stragglers stragglers = Stragglers::finish;
   int priority = 3;                      // 0 (most urgent) to 7
   std::chrono::nanoseconds deadline{0};  // of each call; 0: Timeouts::default_deadline
@@ -207,9 +207,14 @@ class [[nodiscard]] BroadcastOutcome {
   using Results = std::vector<std::optional<Result<Reply>>>;
 
   BroadcastOutcome(Results results, std::size_t quorum);
+  BroadcastOutcome(std::size_t peers, const Error& refusal);  // nothing was sent
 
-  // As many replied as the quorum is. False: so many failed that it could not be reached any more.
+  // As many replied as the quorum is; all of none, too. False: so many failed that it could not be reached any more, or
+  // nothing was sent; error() says why.
   bool reached() const { return replies_ >= quorum_; }
+  // Nothing if it was reached. Otherwise what was wrong with the broadcast itself (then every peer's result says the
+  // same), or the error of the first peer that failed.
+  std::optional<Error> error() const;
   std::size_t replies() const { return replies_; }
   // In the order of the peers. Empty: a straggler.
   std::size_t size() const { return results_.size(); }
@@ -220,6 +225,7 @@ class [[nodiscard]] BroadcastOutcome {
   Results results_;
   std::size_t quorum_;
   std::size_t replies_ = 0;
+  std::optional<Error> refusal_;
 };
 
 }  // namespace weir

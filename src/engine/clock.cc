@@ -23,6 +23,9 @@ transfer::Writer& pausing(schedule::Timer& timer) {
 
 constexpr const char* kWrongSecret =
     "the peer could not prove that it knows the secret; do both sides have the same one?";
+constexpr const char* kNoAnswer = "the peer did not answer";
+constexpr const char* kNoAnswerToSecret =
+    "the peer did not answer: nobody is there, or it has an identity instead of a secret";
 constexpr const char* kOwnAddress = "the peer's address leads back to this very pool";
 
 // When this path was last heard of, or began to wait: silence is counted from here.
@@ -67,7 +70,7 @@ void Core::on_timeout(Instant now) {
         } else if (peer.own_replies != 0) {
           give_up_hello(peer, Code::invalid_argument, kOwnAddress, now);
         } else {
-          give_up_hello(peer, Code::peer_failed, "the peer did not answer", now);
+          give_up_hello(peer, Code::peer_failed, has_identity() ? kNoAnswer : kNoAnswerToSecret, now);
         }
         break;
       }

@@ -112,7 +112,7 @@ void vanish_after(const Address& who, std::size_t k, bool& reached) {
   for (const Outcome& outcome : outcomes) {
     if (!outcome.failure) continue;
     EXPECT_EQ(outcome.failure->code(), Code::peer_failed);
-    EXPECT_THAT(outcome.failure->to_string(), AnyOf(HasSubstr("no answer"), HasSubstr("fell silent")));
+    EXPECT_THAT(outcome.failure->to_string(), AnyOf(HasSubstr("did not answer"), HasSubstr("fell silent")));
   }
 }
 

@@ -296,7 +296,7 @@ TEST(Endpoint, SilenceEndsWithAClearErrorAtTheTimeout) {
   ASSERT_EQ(ours.size(), 1u);
   ASSERT_TRUE(ours[0].failure);
   EXPECT_EQ(ours[0].failure->code(), Code::peer_failed);
-  EXPECT_THAT(failure_of(ours[0]), HasSubstr("no answer from 10.0.0.2:7002"));
+  EXPECT_THAT(failure_of(ours[0]), HasSubstr("did not answer"));
   EXPECT_LE(pair.network.now() - begin, 5s + 1ms);
   EXPECT_EQ(pair.client->endpoint.stats().connections, 0u);
 }
@@ -304,7 +304,7 @@ TEST(Endpoint, SilenceEndsWithAClearErrorAtTheTimeout) {
 TEST(Endpoint, AnEndpointThatDoesNotAcceptIsSilent) {
   Pair pair(1, {}, [](auto&, auto& theirs) { theirs.accepts = false; });
   const Ends ends = run(pair);
-  EXPECT_THAT(failure_of(ends.ours), HasSubstr("no answer"));
+  EXPECT_THAT(failure_of(ends.ours), HasSubstr("did not answer"));
   EXPECT_FALSE(ends.theirs);
 }
 

@@ -97,7 +97,8 @@ Error we_closed(int library_error, std::uint8_t alert, const Address& remote) {
 
 Error silence(const Address& remote, bool heard) {
   return heard ? Error(Code::peer_failed, remote.to_string() + " fell silent during the handshake")
-               : Error(Code::peer_failed, "no answer from " + remote.to_string());
+               : Error(Code::peer_failed,
+                       "the peer did not answer: nobody is there, or it has a secret instead of an identity");
 }
 
 }  // namespace weir::handshake

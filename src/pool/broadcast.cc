@@ -8,9 +8,11 @@
 #include <vector>
 
 #include "pool/gate.h"
+#include "pool/method_names.h"
 #include "pool/pool_state.h"
 #include "pool/post.h"
 #include "pool/signal.h"
+#include "pool/there.h"
 #include "weir/bulk.h"
 #include "weir/pool.h"
 
@@ -19,6 +21,20 @@ namespace weir {
 BroadcastOutcome::BroadcastOutcome(Results results, std::size_t quorum)
     : results_(std::move(results)), quorum_(quorum) {
   for (const auto& result : results_) replies_ += result && *result;
+}
+
+BroadcastOutcome::BroadcastOutcome(std::size_t peers, const Error& refusal)
+    : results_(peers), quorum_(peers + 1), refusal_(refusal) {
+  for (auto& result : results_) result.emplace(std::unexpected(refusal));
+}
+
+std::optional<Error> BroadcastOutcome::error() const {
+  if (reached()) return std::nullopt;
+  if (refusal_) return refusal_;
+  for (const auto& result : results_) {
+    if (result && !*result) return result->error();
+  }
+  return std::nullopt;
 }
 
 }  // namespace weir
@@ -169,18 +185,16 @@ class Hold {
   Gathering* const gathering_;
 };
 
-BroadcastOutcome all_refused(std::size_t peers, std::size_t quorum, const Error& error) {
-  BroadcastOutcome::Results results(peers);
-  for (auto& result : results) result.emplace(std::unexpected(error));
-  return {std::move(results), quorum};
-}
-
 Task<BroadcastOutcome> run_broadcast(std::shared_ptr<worker::Worker> loop, std::vector<Peer> peers, Method method,
                                      Payload payload, std::string header, BroadcastOptions options) {
   const std::size_t quorum = options.quorum == 0 ? peers.size() : options.quorum;
+  if (method.name().empty()) {
+    co_return BroadcastOutcome(peers.size(), {Code::invalid_argument, "a method that is called needs a name"});
+  }
   if (quorum > peers.size()) {
-    co_return all_refused(peers.size(), quorum,
-                          {Code::invalid_argument, "the quorum is larger than the peers are many"});
+    co_return BroadcastOutcome(peers.size(), {Code::invalid_argument, "the quorum (" + std::to_string(quorum) +
+                                                                          ") is larger than the number of peers (" +
+                                                                          std::to_string(peers.size()) + ")"});
   }
   if (peers.empty()) co_return BroadcastOutcome({}, 0);
   Hold gathering(new Gathering(peers.size(), quorum, options.report));
@@ -206,9 +220,12 @@ namespace weir {
 
 Bulk<BroadcastOutcome> Pool::broadcast(std::span<const Peer> peers, Method method, Payload payload,
                                        const BroadcastOptions& options) const {
-  return {pool::run_broadcast(state_->loop(), {peers.begin(), peers.end()}, method, std::move(payload),
+  detail::PoolState& state = pool::there(state_);
+  for (const Peer& peer : peers) pool::there(peer.state());
+  pool::MethodNames::of_process().note(method);  // while its name is surely there
+  return {pool::run_broadcast(state.loop(), {peers.begin(), peers.end()}, method, std::move(payload),
                               std::string(options.header), options),
-          state_->loop()};
+          state.loop()};
 }
 
 }  // namespace weir

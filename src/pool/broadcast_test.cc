@@ -159,17 +159,27 @@ TEST(Broadcast, SaysSoWhenTheQuorumCannotBeReached) {
   const Payload payload = payload_of(cluster.client, cluster.text);
   const BroadcastOutcome outcome = cluster.client.broadcast(cluster.peers, "refuse", payload, {.quorum = 4}).get();
   EXPECT_FALSE(outcome.reached());
+  ASSERT_TRUE(outcome.error());
+  EXPECT_EQ(outcome.error()->message(), "odd ones refuse") << "what a peer said";
   std::size_t failures = 0;
   for (const auto& result : outcome.results()) failures += result && !*result;
   EXPECT_EQ(failures, 2u);
   const BroadcastOutcome half = cluster.client.broadcast(cluster.peers, "refuse", payload, {.quorum = 3}).get();
   EXPECT_TRUE(half.reached());
+  EXPECT_FALSE(half.error());
   const BroadcastOutcome never = cluster.client.broadcast(cluster.peers, "append", payload, {.quorum = 6}).get();
   EXPECT_FALSE(never.reached());
   EXPECT_EQ(never[0]->error().code(), Code::invalid_argument);
+  ASSERT_TRUE(never.error());
+  EXPECT_EQ(never.error()->to_string(), "invalid_argument: the quorum (6) is larger than the number of peers (5)");
   EXPECT_EQ(cluster.runs, 0);
   const BroadcastOutcome nobody = cluster.client.broadcast({}, "append", payload).get();
   EXPECT_TRUE(nobody.reached());
+  EXPECT_FALSE(nobody.error());
+  const BroadcastOutcome some_of_none = cluster.client.broadcast({}, "append", payload, {.quorum = 1}).get();
+  EXPECT_FALSE(some_of_none.reached());
+  ASSERT_TRUE(some_of_none.error());
+  EXPECT_EQ(some_of_none.error()->code(), Code::invalid_argument);
 }
 
 TEST(Broadcast, WhoeverEndsAfterAFailedBroadcastIsReported) {

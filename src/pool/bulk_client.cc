@@ -6,6 +6,7 @@
 #include "pool/call_record.h"
 #include "pool/lane.h"
 #include "pool/pool_state.h"
+#include "pool/there.h"
 #include "worker/clock.h"
 #include "worker/thread_context.h"
 
@@ -89,14 +90,16 @@ std::shared_ptr<worker::Worker> loop_of(const detail::PeerState& peer) {
 }  // namespace
 
 Bulk<Result<PutReport>> Peer::put(std::string_view name, Payload payload, const PutOptions& options) const {
+  const detail::PeerState& peer = pool::there(state_);
   return {pool::run_put(state_, {std::string(name), std::string(options.header), {}}, std::move(payload), options),
-          loop_of(*state_)};
+          loop_of(peer)};
 }
 
 Bulk<Result<GetReport>> Peer::get(std::string_view name, const GetTarget& target, const GetOptions& options) const {
+  const detail::PeerState& peer = pool::there(state_);
   return {pool::run_get(state_, {std::string(name), std::string(options.header), std::string(target.path)}, target,
                         options),
-          loop_of(*state_)};
+          loop_of(peer)};
 }
 
 }  // namespace weir

@@ -43,7 +43,7 @@ class BulkDeadline {
   const Instant end_;
 };
 
-// The error of a bulk operation that got so far.
+// The error of a put that got so far.
 Error stopped_at(const Error& error, std::uint64_t acknowledged_bytes, std::uint64_t of_bytes);
 
 // What a peer answered to `ask`.

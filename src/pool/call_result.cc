@@ -11,15 +11,16 @@ using detail::WaiterKind;
 
 namespace {
 
+// What may have run and is not in our words is in a handler's, and perhaps about something else.
 bool deserves_names(const Error& error, bool is_ours) {
   switch (error.code()) {
     case Code::timeout:
     case Code::peer_failed:
     case Code::unauthenticated:
     case Code::reset:
-      return is_ours;
+      return is_ours || !error.may_have_run();
     case Code::unknown_method:
-      return !error.may_have_run();  // otherwise a handler said so, of something else
+      return !error.may_have_run();
     default:
       return false;
   }

@@ -17,7 +17,7 @@ namespace weir::pool {
 inline constexpr const char kForgedReply[] = "the reply's data does not authenticate";
 
 // "\"greet\" at 10.0.0.7:4433: the deadline passed": the peer and the method of a call that failed, where that is what
-// one asks next. The words of handlers and handshakes stay as they are, and so does what may come in masses.
+// one asks next. The words of handlers stay as they are, and so does what may come in masses.
 Error with_names(const CallRecord* record, const std::string& peer, Error error, bool is_ours);
 
 inline Error make_error(Code code, const char* literal, ByteSpan words, bool may_have_run) {

@@ -60,11 +60,13 @@ class Degraded : public ::testing::Test {
     Pool client = open(client_config(1));
     EXPECT_EQ(text_of(client.peer(server.listen_address()).unary("echo", "works").get()), "works");
     counted_ = server.counters()[0].degradations;
+    limits_ = server.limits();
     EXPECT_TRUE(server.close());
   }
 
   std::shared_ptr<Watch> watch_ = std::make_shared<Watch>();
   std::uint64_t counted_ = 0;
+  std::string limits_;
 };
 
 TEST_F(Degraded, ClampedSocketBuffersAreToldOnceAndCallsWork) {
@@ -73,7 +75,10 @@ TEST_F(Degraded, ClampedSocketBuffersAreToldOnceAndCallsWork) {
   config.socket_buffer_bytes = std::size_t{1} << 30;
   serve_one_call(std::move(config));
   ASSERT_EQ(watch_->buffers.size(), 1u);
-  EXPECT_NE(watch_->buffers[0].find("net.core.rmem_max"), std::string::npos) << watch_->buffers[0];
+  EXPECT_NE(watch_->buffers[0].find("sysctl -w net.core.rmem_max=1073741824 net.core.wmem_max=1073741824"),
+            std::string::npos)
+      << watch_->buffers[0];
+  EXPECT_NE(limits_.find("socket buffers: " + watch_->buffers[0]), std::string::npos) << limits_;
   EXPECT_EQ(counted_, 1u);
   EXPECT_TRUE(watch_->pinning.empty());
   EXPECT_TRUE(watch_->others.empty());

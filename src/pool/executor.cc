@@ -37,8 +37,8 @@ Body take_request(IncomingRecord& record) {
 // A large reply of bytes. If there is no memory for its ciphertext at the moment it waits, like an allocate(): its
 // handler has run, and what was done should not end as a failure.
 detail::Detached answer_large(Responder responder, Reply reply, std::shared_ptr<Gate> gate) {
-  Result<void> possible =
-      check_large(gate->limits(), {.body_bytes = reply.body().size(), .header_bytes = reply.header().size()});
+  Result<void> possible = check_large(
+      gate->limits(), {.what = "reply", .body_bytes = reply.body().size(), .header_bytes = reply.header().size()});
   if (!possible) {
     responder.fail(possible.error().code(), possible.error().message());
     co_return;

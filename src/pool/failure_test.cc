@@ -114,7 +114,9 @@ TEST(Failure, ARequestOverTheLimit) {
   config.limits.message_bytes = config.limits.inline_bytes;  // no large messages
   Pool client = open(config);
   Peer to = client.peer(server.listen_address());
-  EXPECT_EQ(code_of(to.unary("echo", std::string(16'385, 'x')).get()), Code::too_large);
+  const Result<Reply> result = to.unary("echo", std::string(16'385, 'x')).get();
+  EXPECT_EQ(code_of(result), Code::too_large);
+  EXPECT_EQ(result.error().message(), "the request has 16385 bytes, and Limits::message_bytes is 16384");
   EXPECT_TRUE(to.unary("echo", std::string(16'384, 'x')).get());
 }
 
@@ -129,6 +131,7 @@ TEST(Failure, AReplyOverTheLimit) {
   for (const char* method : {"inline", "task"}) {
     Result<Reply> result = client.peer(server.listen_address()).unary(method, "").get();
     EXPECT_EQ(code_of(result), Code::too_large) << method;
+    EXPECT_EQ(result.error().message(), "the reply has 20000 bytes, and Limits::message_bytes is 16384") << method;
   }
 }
 
@@ -333,6 +336,29 @@ TEST(Config, LimitsCanBeRead) {
                            "most bytes"}) {
     EXPECT_NE(text.find(word), std::string::npos) << word << "\n" << text;
   }
+}
+
+TEST(Config, LimitsBeyondTheMachinesMemorySayWhatToLower) {
+  const auto note_of = [](const Limits& limits) {
+    Config config = server_config(1);
+    config.limits = limits;
+    const std::string text = open(config).limits();
+    const std::size_t at = text.find("  note: ");
+    return at == std::string::npos ? "" : text.substr(at, text.find('\n', at) - at);
+  };
+  Limits limits;
+  limits.peers = 1u << 20;
+  std::string note = note_of(limits);
+  EXPECT_NE(note.find("more than the"), std::string::npos) << note;
+  EXPECT_NE(note.find("lower (of Config::limits) peers or calls_per_peer ("), std::string::npos) << note;
+  limits.peers = 16;
+  limits.calls_per_peer = 64;
+  limits.queued_calls = 1u << 28;
+  note = note_of(limits);
+  EXPECT_NE(note.find("lower (of Config::limits) queued_calls ("), std::string::npos) << note;
+  limits.queued_calls = 64;
+  limits.answer_bytes = limits.reply_bytes = std::size_t{16} << 20;
+  EXPECT_EQ(note_of(limits), "") << "it fits";
 }
 
 TEST(Config, AnAddressInUseIsASystemError) {

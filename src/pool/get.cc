@@ -97,7 +97,15 @@ struct Part {
   std::uint64_t bytes = 0;
 };
 
-Error not_in_time() { return {Code::timeout, "the deadline passed", true}; }
+Error not_in_time() { return {Code::timeout, "the deadline passed"}; }
+
+// "...: \"snapshot\" has 5242880 bytes (100 of 4096 bytes from 5242780 on are acknowledged)". A get changes nothing at
+// the peer, so nobody needs to know whether it ran.
+Error stopped_at(const Error& error, const GetReport& report, std::uint64_t of_bytes, std::uint64_t offset) {
+  return {error.code(), std::string(error.message()) + " (" + std::to_string(report.acknowledged_bytes) + " of " +
+                            std::to_string(of_bytes) + " bytes from " + std::to_string(offset) +
+                            " on are acknowledged)"};
+}
 
 std::uint64_t bytes_of(const Arrived& arrived) {
   return arrived.landing != nullptr ? arrived.landing->bytes : arrived.reply->body().size();
@@ -189,7 +197,7 @@ Task<Result<GetReport>> run_get(std::shared_ptr<detail::PeerState> peer, BulkNam
       options.progress.function(options.progress.context, report.acknowledged_bytes, bytes);
     }
   }
-  if (failure) co_return std::unexpected(stopped_at(*failure, report.acknowledged_bytes, bytes));
+  if (failure) co_return std::unexpected(stopped_at(*failure, report, bytes, options.offset));
   co_return report;
 }
 

@@ -176,7 +176,7 @@ class StrangeServers : public Strangers {
     EXPECT_FALSE(!result && result.error().may_have_run());
     ASSERT_EQ(at_client->failures().size(), 1u);
     EXPECT_EQ(at_client->failures()[0].code, code);
-    EXPECT_EQ(at_client->failures()[0].sentence, sentence_of(result));
+    EXPECT_TRUE(sentence_of(result).ends_with(at_client->failures()[0].sentence)) << sentence_of(result);
     EXPECT_EQ(at_client->failures()[0].peer, strange.address());
     EXPECT_EQ(text_of(client.peer(server->listen_address()).unary("run", "").get()), "ran");
   }
@@ -293,12 +293,12 @@ TEST_F(BadWires, ThatCutEveryDatagramShortAreAsGoodAsNone) {
     const Result<Reply> result = client.peer(wire.address()).unary("run", "").get();
     EXPECT_EQ(code_of(result), Code::peer_failed) << text_of(result);
     // A first packet that fits into the half of its datagram arrives.
-    EXPECT_TRUE(sentence_of(result) == "no answer from " + wire.address() ||
-                (!to_server && sentence_of(result) == wire.address() + " fell silent during the handshake"))
+    EXPECT_TRUE(sentence_of(result).starts_with("\"run\" at " + wire.address() + ": the peer did not answer") ||
+                (!to_server && sentence_of(result).ends_with(wire.address() + " fell silent during the handshake")))
         << sentence_of(result);
     EXPECT_FALSE(!result && result.error().may_have_run());
     ASSERT_EQ(listener->failures().size(), 1u);
-    EXPECT_EQ(listener->failures()[0].sentence, sentence_of(result));
+    EXPECT_TRUE(sentence_of(result).ends_with(listener->failures()[0].sentence)) << sentence_of(result);
   }
   EXPECT_EQ(runs, 0);
   expect_served();

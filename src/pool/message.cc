@@ -69,7 +69,7 @@ void give_large(detail::IncomingRecord* record, buffer::Sealed* body, Bytes head
   pool::Gate& gate = *record->core->shared;
   Responder responder(record);
   if (responder.cancelled()) return responder.fail(Code::cancelled, "the caller has gone");
-  const LargeSize size{.body_bytes = body.size(), .header_bytes = header.size()};
+  const LargeSize size{.what = "reply", .body_bytes = body.size(), .header_bytes = header.size()};
   if (Result<void> checked = check_large(gate.limits(), size); !checked) {
     return responder.fail(checked.error().code(), checked.error().message());
   }
@@ -156,7 +156,7 @@ void Responder::reply(Payload payload, Bytes header) {
   if (payload.size() == 0) return reply(Bytes{}, header);
   detail::IncomingRecord* record = std::exchange(record_, nullptr);
   WEIR_CHECK(record != nullptr, kAnsweredTwice);
-  const LargeSize size{.body_bytes = payload.size(), .header_bytes = header.size()};
+  const LargeSize size{.what = "reply", .body_bytes = payload.size(), .header_bytes = header.size()};
   if (Result<void> checked = check_large(record->core->shared->limits(), size); !checked) {
     return Responder(record).fail(checked.error().code(), checked.error().message());
   }

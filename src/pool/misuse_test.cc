@@ -3,7 +3,10 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "pool/bulk_testing.h"
 #include "pool/pool_testing.h"
 
 namespace weir {
@@ -109,6 +112,63 @@ TEST(OnceDeathTest, WhatIsAwaitedIsAwaitedOnce) {
     client.run(std::move(task));
   };
   EXPECT_DEATH(run_what_is_gone(), "not after it was moved from");
+}
+
+// Handles are copied and moved; only the ones that are still there can be used.
+TEST(MovedDeathTest, APeerThatWasMovedFrom) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  Pool pool = open(client_config(0));
+  std::vector<Peer> peers{pool.peer("127.0.0.1:1")};
+  Peer& gone = peers[0];
+  const Peer there = std::move(gone);
+  const char* const says = "this Peer was moved from";
+  EXPECT_DEATH(static_cast<void>(gone.unary("echo", "x")), says);
+  EXPECT_DEATH(static_cast<void>(gone.unary("echo", std::string(1 << 20, 'x'))), says);
+  EXPECT_DEATH(static_cast<void>(gone.unary("echo", testing::payload_of(pool, "x"))), says);
+  EXPECT_DEATH(static_cast<void>(gone.put("name", Payload())), says);
+  EXPECT_DEATH(static_cast<void>(gone.get("name", into({}))), says);
+  EXPECT_DEATH(static_cast<void>(gone.ready()), says);
+  EXPECT_DEATH(static_cast<void>(gone.address()), says);
+  EXPECT_DEATH(static_cast<void>(pool.broadcast(peers, "echo", Payload())), says);
+  EXPECT_EQ(there.address(), "127.0.0.1:1");
+}
+
+TEST(MovedDeathTest, APoolThatWasMovedFrom) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  Pool gone = open(client_config(0));
+  Pool there = std::move(gone);
+  const char* const says = "this Pool was moved from";
+  EXPECT_DEATH(static_cast<void>(gone.peer("127.0.0.1:1")), says);
+  EXPECT_DEATH(static_cast<void>(gone.serve("echo", [](Request) { return Reply{}; })), says);
+  EXPECT_DEATH(static_cast<void>(gone.serve_inline("echo", [](InlineRequest&) {})), says);
+  EXPECT_DEATH(gone.poll(), says);
+  EXPECT_DEATH(gone.poll_for(1ms), says);
+  EXPECT_DEATH(gone.run([]() -> Task<void> { co_return; }()), says);
+  EXPECT_DEATH(gone.spawn([]() -> Task<void> { co_return; }()), says);
+  EXPECT_DEATH(static_cast<void>(gone.allocate(1)), says);
+  EXPECT_DEATH(static_cast<void>(testing::payload_of(gone, "x")), says);
+  EXPECT_DEATH(static_cast<void>(gone.seal(*there.allocate(1).get())), says);
+  EXPECT_DEATH(static_cast<void>(gone.adopt(*there.allocate(1).get(), {})), says);
+  EXPECT_DEATH(static_cast<void>(gone.place("name", Placement::constant({}))), says);
+  EXPECT_DEATH(static_cast<void>(gone.unplace("name")), says);
+  EXPECT_DEATH(static_cast<void>(gone.broadcast({}, "echo", Payload())), says);
+  EXPECT_DEATH(static_cast<void>(gone.close()), says);
+  EXPECT_DEATH(static_cast<void>(gone.listen_address()), says);
+  EXPECT_DEATH(static_cast<void>(gone.counters()), says);
+  EXPECT_DEATH(static_cast<void>(gone.limits()), says);
+  gone = there;  // and it is one again
+  EXPECT_FALSE(gone.limits().empty());
+}
+
+TEST(MovedDeathTest, WorkersThatWereMovedFrom) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  Workers gone = *Workers::open({.threads = 0});
+  const Workers there = std::move(gone);
+  EXPECT_DEATH(gone.poll(), "these Workers were moved from");
+  EXPECT_DEATH(gone.poll_for(1ms), "these Workers were moved from");
+  const Result<Pool> pool = Pool::open({.secret = testing::kSecret, .on = &gone});
+  ASSERT_FALSE(pool);
+  EXPECT_EQ(pool.error().code(), Code::invalid_argument);
 }
 
 TEST_P(InsideDeathTest, Close) {

@@ -177,9 +177,9 @@ Result<void> Placed::check(const BulkRequest& request) {
   Result<std::uint64_t> there = bytes();
   if (!there) return std::unexpected(there.error());
   if (request.offset < *there || request.bytes == 0) return {};
-  return std::unexpected(Error(Code::invalid_argument, "\"" + name_ + "\" has " + std::to_string(*there) +
-                                                           " bytes, and the get is from " +
-                                                           std::to_string(request.offset) + " on"));
+  // The asker adds from where on and how much it wanted in all: this may be one part of many.
+  return std::unexpected(Error(Code::invalid_argument, "the get goes beyond the end: \"" + name_ + "\" has " +
+                                                           std::to_string(*there) + " bytes"));
 }
 
 Result<void> Placed::admit(const BulkRequest& request) {

@@ -12,6 +12,7 @@
 #include "pool/method_names.h"
 #include "pool/pool_state.h"
 #include "pool/sealing.h"
+#include "pool/there.h"
 #include "transfer/cargo.h"
 #include "worker/clock.h"
 #include "worker/thread_context.h"
@@ -22,6 +23,7 @@ namespace {
 using detail::CallRecord;
 using pool::Gate;
 using pool::MethodNames;
+using pool::there;
 
 // Whether a call may be made at all; its size is looked at elsewhere.
 bool is_possible(const detail::PeerState& peer, const CallOptions& options) {
@@ -130,7 +132,7 @@ Call submit_payload(detail::PeerState& peer, std::uint64_t method, buffer::Seale
 
 [[gnu::cold, gnu::noinline]] Call submit_large(detail::PeerState& peer, std::uint64_t method, Bytes body,
                                                const CallOptions& options) {
-  const pool::LargeSize size{.body_bytes = body.size(), .header_bytes = options.header.size()};
+  const pool::LargeSize size{.what = "request", .body_bytes = body.size(), .header_bytes = options.header.size()};
   if (Result<void> checked = pool::check_large(peer.gate->limits(), size); !checked) return Call(checked.error());
   Result<buffer::Sealed*> sealed = pool::seal_text(*peer.gate, body);
   if (!sealed) return Call(sealed.error());
@@ -139,7 +141,7 @@ Call submit_payload(detail::PeerState& peer, std::uint64_t method, buffer::Seale
 
 Call submit(const std::shared_ptr<detail::PeerState>& state, std::uint64_t method, Bytes body,
             const CallOptions& options, bool connect_only) {
-  detail::PeerState& peer = *state;
+  detail::PeerState& peer = there(state);
   if (!is_possible(peer, options)) [[unlikely]]
     return refused(peer, options);
   Gate& gate = *peer.gate;
@@ -166,6 +168,11 @@ Call submit(const std::shared_ptr<detail::PeerState>& state, std::uint64_t metho
   return send(way, gate);
 }
 
+// Nobody can serve it, so nobody is asked.
+[[gnu::cold, gnu::noinline]] Call nameless() {
+  return Call(Error(Code::invalid_argument, "a method that is called needs a name"));
+}
+
 Result<void> check_served_name(std::string_view name) {
   if (name.empty()) return std::unexpected(Error(Code::invalid_argument, "a method that is served needs a name"));
   if (!name.starts_with("weir.")) return {};
@@ -181,6 +188,8 @@ detail::Detached run_detached(Task<void> task) { co_await std::move(task); }
 // ---- Peer ----------------------------------------------------------------------------------------------------------
 
 Call Peer::unary(Method method, Bytes body, const CallOptions& options) const {
+  if (method.name().empty()) [[unlikely]]
+    return nameless();
   MethodNames::of_process().note(method);
   return submit(state_, method.id(), body, options, false);
 }
@@ -188,27 +197,29 @@ Call Peer::unary(Method method, Bytes body, const CallOptions& options) const {
 Call Peer::unary(Method method, Payload payload, const CallOptions& options) const {
   if (payload.sealed() == nullptr) return Call(Error(Code::invalid_argument, pool::kNoPayload));
   if (payload.size() == 0) return unary(method, Bytes{}, options);
+  if (method.name().empty()) return nameless();
   MethodNames::of_process().note(method);
-  if (!is_possible(*state_, options)) return refused(*state_, options);
-  const pool::LargeSize size{.body_bytes = payload.size(), .header_bytes = options.header.size()};
-  if (Result<void> checked = pool::check_large(state_->gate->limits(), size); !checked) return Call(checked.error());
+  detail::PeerState& peer = there(state_);
+  if (!is_possible(peer, options)) return refused(peer, options);
+  const pool::LargeSize size{.what = "request", .body_bytes = payload.size(), .header_bytes = options.header.size()};
+  if (Result<void> checked = pool::check_large(peer.gate->limits(), size); !checked) return Call(checked.error());
   const transfer::CargoRange whole{.bytes = payload.size()};
   buffer::Sealed* const body = buffer::lend(*payload.sealed(), transfer::pieces_of(*payload.sealed(), whole));
   payload = Payload();  // from now on the call alone needs it
-  return submit_payload(*state_, method.id(), body, whole, options);
+  return submit_payload(peer, method.id(), body, whole, options);
 }
 
 Call pool::send_part(const std::shared_ptr<detail::PeerState>& peer, Method method, buffer::Sealed& payload,
                      const transfer::CargoRange& range, const CallOptions& options) {
   if (!is_possible(*peer, options)) return refused(*peer, options);
-  const LargeSize size{.body_bytes = range.bytes, .header_bytes = options.header.size()};
+  const LargeSize size{.what = "request", .body_bytes = range.bytes, .header_bytes = options.header.size()};
   if (Result<void> checked = check_large(peer->gate->limits(), size); !checked) return Call(checked.error());
   return submit_payload(*peer, method.id(), buffer::lend(payload, transfer::pieces_of(payload, range)), range, options);
 }
 
 Call Peer::ready(const CallOptions& options) const { return submit(state_, 0, {}, options, true); }
 
-std::string_view Peer::address() const { return state_->text; }
+std::string_view Peer::address() const { return there(state_).text; }
 
 // ---- Pool ----------------------------------------------------------------------------------------------------------
 
@@ -219,27 +230,28 @@ Result<Pool> Pool::open(Config config) {
 }
 
 Peer Pool::peer(std::string_view address, const PeerOptions& options) const {
-  return Peer(state_->peer(address, options));
+  return Peer(there(state_).peer(address, options));
 }
 
 Result<void> Pool::serve_inline(Method method, std::function<void(InlineRequest&)> function, ServeOptions options) {
   if (Result<void> valid = check_served_name(method.name()); !valid) return valid;
-  return state_->serve(method, {.run_inline = std::make_shared<decltype(function)>(std::move(function)),
-                                .admit = pool::shared_if_set(std::move(options.admit))});
+  return there(state_).serve(method, {.run_inline = std::make_shared<decltype(function)>(std::move(function)),
+                                      .admit = pool::shared_if_set(std::move(options.admit))});
 }
 
 Result<void> Pool::serve_task(Method method, std::function<Task<Result<Reply>>(Request)> function,
                               ServeOptions options) {
   if (Result<void> valid = check_served_name(method.name()); !valid) return valid;
-  return state_->serve(method, {.run_task = std::make_shared<decltype(function)>(std::move(function)),
-                                .admit = pool::shared_if_set(std::move(options.admit))});
+  return there(state_).serve(method, {.run_task = std::make_shared<decltype(function)>(std::move(function)),
+                                      .admit = pool::shared_if_set(std::move(options.admit))});
 }
 
 Allocation Pool::allocate(std::size_t bytes, const AllocateOptions& options) const {
-  return state_->allocate(bytes, options);
+  return there(state_).allocate(bytes, options);
 }
 
 Payload Pool::seal(Buffer&& buffer) const {
+  there(state_);
   crypto::KeyBytes key = pool::next_data_key();
   Result<Payload> sealed = buffer::seal_in_place(std::move(buffer), key, buffer::thread_key());
   crypto::wipe(key);
@@ -248,29 +260,31 @@ Payload Pool::seal(Buffer&& buffer) const {
 }
 
 Payload Pool::adopt(Buffer&& buffer, const Binding& binding) const {
+  there(state_);
   Result<Payload> adopted = buffer::adopt(std::move(buffer), binding);
   WEIR_CHECK(adopted, "adopt() takes a buffer that was allocated and written to: fill span() first");
   return *std::move(adopted);
 }
 
 Result<void> Pool::place(std::string_view name, Placement placement) {
-  return state_->place(name, std::move(placement));
+  return there(state_).place(name, std::move(placement));
 }
-Result<void> Pool::unplace(std::string_view name) { return state_->unplace(name); }
+Result<void> Pool::unplace(std::string_view name) { return there(state_).unplace(name); }
 
-bool Pool::poll() const { return state_->poll(); }
-bool Pool::poll_for(std::chrono::nanoseconds at_most) const { return state_->poll_for(at_most); }
-void Pool::run_until_done(detail::TaskBase& task) const { state_->run_until_done(task); }
+bool Pool::poll() const { return there(state_).poll(); }
+bool Pool::poll_for(std::chrono::nanoseconds at_most) const { return there(state_).poll_for(at_most); }
+void Pool::run_until_done(detail::TaskBase& task) const { there(state_).run_until_done(task); }
 
 void Pool::spawn(Task<void> task) const {
+  there(state_);
   const pool::Lane::Batch batch(pool::Lane::mine());
   run_detached(std::move(task));
 }
 
-Result<void> Pool::close(std::chrono::nanoseconds deadline) const { return state_->close(deadline); }
-std::string Pool::listen_address() const { return state_->listen_address(); }
-std::vector<Counters> Pool::counters() const { return state_->counters(); }
-std::string Pool::limits() const { return state_->limits(); }
+Result<void> Pool::close(std::chrono::nanoseconds deadline) const { return there(state_).close(deadline); }
+std::string Pool::listen_address() const { return there(state_).listen_address(); }
+std::vector<Counters> Pool::counters() const { return there(state_).counters(); }
+std::string Pool::limits() const { return there(state_).limits(); }
 
 // ---- Workers -------------------------------------------------------------------------------------------------------
 
@@ -285,7 +299,9 @@ Result<Workers> Workers::open(Options options) {
   return Workers(std::make_shared<detail::WorkersState>(std::move(*crew)));
 }
 
-bool Workers::poll() const { return detail::poll_crew(*state_->crew, std::chrono::nanoseconds::zero()); }
-bool Workers::poll_for(std::chrono::nanoseconds at_most) const { return detail::poll_crew(*state_->crew, at_most); }
+bool Workers::poll() const { return detail::poll_crew(*there(state_).crew, std::chrono::nanoseconds::zero()); }
+bool Workers::poll_for(std::chrono::nanoseconds at_most) const {
+  return detail::poll_crew(*there(state_).crew, at_most);
+}
 
 }  // namespace weir

@@ -1,13 +1,17 @@
 // What a pool says about its bounds.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <iterator>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "engine/footprint.h"
 #include "handshake/caller_names.h"
@@ -26,11 +30,9 @@ std::size_t block_bytes(std::size_t message_bytes) {
   return transfer::BlockPool::kMaxBlockBytes + transfer::Block::kHeaderBytes;
 }
 
-// "16384 bytes (16 KiB)"
-std::string in_bytes(std::uint64_t bytes) {
+// "16 KiB"
+std::string in_units(std::uint64_t bytes) {
   static constexpr const char* kUnits[] = {"KiB", "MiB", "GiB", "TiB"};
-  std::string text = std::to_string(bytes) + " bytes";
-  if (bytes < 1024) return text;
   std::size_t unit = 0;
   double value = static_cast<double>(bytes) / 1024;
   while (value >= 1024 && unit + 1 < std::size(kUnits)) {
@@ -40,7 +42,38 @@ std::string in_bytes(std::uint64_t bytes) {
   char number[32];
   const bool is_whole = value == std::floor(value);
   std::snprintf(number, sizeof number, is_whole ? "%.0f" : "%.1f", value);
-  return text + " (" + number + " " + kUnits[unit] + ")";
+  return std::string(number) + " " + kUnits[unit];
+}
+
+// "16384 bytes (16 KiB)"
+std::string in_bytes(std::uint64_t bytes) {
+  std::string text = std::to_string(bytes) + " bytes";
+  if (bytes < 1024) return text;
+  return text + " (" + in_units(bytes) + ")";
+}
+
+// What a part of the whole is bounded by.
+struct Share {
+  const char* knobs;
+  std::uint64_t bytes;
+};
+
+// What to lower, the largest first, until the rest fits into the memory that there is.
+std::string knobs_to_turn(std::vector<Share> shares, std::uint64_t total, std::uint64_t memory) {
+  std::ranges::sort(shares, std::greater{}, &Share::bytes);
+  std::string text = in_units(total) + " is more than the " + in_units(memory) +
+                     " of this machine. Should it be less, lower (of Config::limits) ";
+  for (std::size_t i = 0; i < shares.size() && total > memory; ++i) {
+    total -= std::min(total, shares[i].bytes);
+    text.append(i == 0 ? "" : ", then ").append(shares[i].knobs).append(" (").append(in_units(shares[i].bytes) + ")");
+  }
+  return text;
+}
+
+// 0: not known.
+std::uint64_t memory_of_this_machine() {
+  const long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
+  return pages > 0 && bytes > 0 ? static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(bytes) : 0;
 }
 
 // Lines under headings.
@@ -115,13 +148,27 @@ std::string PoolState::limits() const {
   }
   page.heading("in force at each worker, also after what the kernel gave");
   if (!posts_.empty()) page.lines(posts_.front()->limits_text());
+  page.line("socket buffers", clamped_buffers_.empty() ? in_bytes(config_.socket_buffer_bytes) : clamped_buffers_);
   page.heading("memory that this comes to, at most");
   if (handshaker_) page.bytes("most bytes of credentials and handshakes", of_handshakes);
   page.bytes("most bytes of messages that all peers together can make one worker hold", of_messages * posts_per_worker);
   page.bytes("most bytes of bookkeeping that one peer can make one worker hold", footprint.path_bytes);
   page.bytes("most bytes that all peers together can make one worker hold", of_peers * posts_per_worker);
   page.bytes("most bytes that all peers together can make this process hold", of_peers * posts_.size() + of_handshakes);
-  page.bytes("most bytes that all workers can hold", (of_peers + of_calls) * posts_.size() + of_handshakes);
+  const std::size_t of_all = (of_peers + of_calls) * posts_.size() + of_handshakes;
+  page.bytes("the same, and with the most calls of its own that wait", of_all);
+  if (const std::uint64_t memory = memory_of_this_machine(); memory != 0 && of_all > memory) {
+    const std::size_t posts = posts_.size();
+    page.line("note", knobs_to_turn({{"peers or calls_per_peer", limits.peers * footprint.path_bytes * posts},
+                                     {"queued_calls", of_calls * posts},
+                                     {"answer_bytes", limits.answer_bytes * posts},
+                                     {"reply_bytes", limits.reply_bytes * posts},
+                                     {"large_request_bytes", limits.large_request_bytes * posts},
+                                     {"large_reply_bytes", limits.large_reply_bytes * posts},
+                                     {"receive_buffers", received * posts},
+                                     {"credentials or handshakes_in", of_handshakes}},
+                                    of_all, memory));
+  }
   page.bytes("most bytes of buffers and payloads", limits.buffer_bytes / 4 * 5);
   constexpr std::string_view kKept = "most bytes of them and of large messages that are kept for the next ones";
   if (config_.buffers.memory == BufferMemory::heap) {

@@ -191,12 +191,12 @@ Result<void> PoolState::open_post(std::size_t index, const Address& bind, engine
 
 void PoolState::report_clamped_buffers(pool::Post& post, const link::LinkReport& report) {
   if (!report.receive_buffer_clamped && !report.send_buffer_clamped) return;
-  const std::string sentence = "the kernel gave a receive buffer of " + std::to_string(report.receive_buffer_bytes) +
-                               " and a send buffer of " + std::to_string(report.send_buffer_bytes) +
-                               " bytes instead of " + std::to_string(report.receive_buffer_asked_bytes) +
-                               ": raise net.core.rmem_max and net.core.wmem_max";
+  const std::string asked = std::to_string(report.receive_buffer_asked_bytes);
+  clamped_buffers_ = "the kernel gave a receive buffer of " + std::to_string(report.receive_buffer_bytes) +
+                     " and a send buffer of " + std::to_string(report.send_buffer_bytes) + " bytes instead of " +
+                     asked + ": sysctl -w net.core.rmem_max=" + asked + " net.core.wmem_max=" + asked;
   post.engine().events().set_now(worker::read_clock());
-  post.engine().events().emit(event::Degraded{{}, "socket buffers", sentence});
+  post.engine().events().emit(event::Degraded{{}, "socket buffers", clamped_buffers_});
 }
 
 }  // namespace weir::detail

@@ -86,6 +86,7 @@ class PoolState {
   // One per worker; if workers share a port, one more per worker for its calls, from first_caller_ on.
   std::vector<std::shared_ptr<pool::Post>> posts_;
   std::size_t first_caller_ = 0;
+  std::string clamped_buffers_;  // what the kernel gave instead of Config::socket_buffer_bytes; empty: that much
   router::Router router_;
   std::mutex peers_mutex_;
   std::unordered_map<std::string, std::shared_ptr<PeerState>, TextHash, std::equal_to<>> peers_;

@@ -69,15 +69,16 @@ Result<buffer::Sealed*> seal_text(Gate& gate, ByteSpan text) {
 
 Result<void> check_large(const Limits& limits, const LargeSize& size) {
   if (size.body_bytes > limits.message_bytes) {
-    return std::unexpected(Error(Code::too_large, "the message has " + std::to_string(size.body_bytes) +
-                                                      " bytes, and Limits::message_bytes is " +
-                                                      std::to_string(limits.message_bytes)));
+    return std::unexpected(
+        Error(Code::too_large, "the " + std::string(size.what) + " has " + std::to_string(size.body_bytes) +
+                                   " bytes, and Limits::message_bytes is " + std::to_string(limits.message_bytes)));
   }
   if (size.header_bytes > buffer::kLargestHeaderBytes) {
-    return std::unexpected(
-        Error(Code::too_large, "the header of a message larger than Limits::inline_bytes has at most " +
-                                   std::to_string(buffer::kLargestHeaderBytes) + " bytes, not " +
-                                   std::to_string(size.header_bytes) + ": move some of it into the body"));
+    return std::unexpected(Error(Code::too_large, "the header of a " + std::string(size.what) +
+                                                      " larger than Limits::inline_bytes has at most " +
+                                                      std::to_string(buffer::kLargestHeaderBytes) + " bytes, not " +
+                                                      std::to_string(size.header_bytes) +
+                                                      ": move some of it into the body"));
   }
   return {};
 }

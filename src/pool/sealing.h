@@ -27,6 +27,7 @@ crypto::KeyBytes next_data_key();
 
 // Why a large message of this size cannot be sent at all.
 struct LargeSize {
+  const char* what = "message";  // or "request", "reply"
   std::uint64_t body_bytes = 0;
   std::size_t header_bytes = 0;
 };

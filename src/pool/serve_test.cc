@@ -35,6 +35,32 @@ TEST(Serve, AMethodHasANameAndNotOneOfTheLibrarys) {
   EXPECT_TRUE(server.place("memory", Placement::memory(memory)));  // whose methods those are
 }
 
+TEST(Serve, WhatIsCalledHasANameToo) {
+  Pool client = open(client_config(1));
+  const Peer to = client.peer("127.0.0.1:9");
+  const Payload payload = client.seal([&] {
+    Buffer buffer = *client.allocate(1).get();
+    static_cast<void>(buffer.span());
+    return buffer;
+  }());
+  std::byte memory[1] = {};
+  const auto expect_refused = [](const std::optional<Error>& error) {
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), Code::invalid_argument) << error->to_string();
+    EXPECT_NE(error->message().find("name"), std::string_view::npos) << error->to_string();
+  };
+  Call call = to.unary("", "x");
+  EXPECT_EQ(call.record(), nullptr) << "nothing was sent";
+  expect_refused(call.get().error());
+  expect_refused(to.unary("", payload).get().error());
+  expect_refused(to.put("", payload).get().error());
+  expect_refused(to.get("", into(memory)).get().error());
+  const BroadcastOutcome outcome = client.broadcast({&to, 1}, "", payload).get();
+  EXPECT_FALSE(outcome.reached());
+  expect_refused(outcome.error());
+  expect_refused(outcome[0]->error());
+}
+
 TEST(Serve, AFunctionMayReturnATaskAReplyOrAResult) {
   Pool server = open(server_config(1));
   ASSERT_TRUE(server.serve(

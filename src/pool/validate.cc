@@ -10,6 +10,7 @@
 #include "link/link.h"
 #include "peer/handshake_plan.h"
 #include "peer/secret_map.h"
+#include "weir/pool.h"
 
 namespace weir::pool {
 namespace {
@@ -68,6 +69,9 @@ Result<void> validate(const Config& config) {
   }
   if (config.identity.is_set() && config.workers > static_cast<int>(handshake::Offer::kMaxWorkers)) {
     return std::unexpected(refuse("with an identity there can be at most 64 workers"));
+  }
+  if (config.on != nullptr && config.on->state() == nullptr) {
+    return std::unexpected(refuse("on names Workers that were moved from"));
   }
   if (config.workers < 0) return std::unexpected(refuse("workers must not be negative; 0 means that you call poll()"));
   if (config.executor_threads < 0) return std::unexpected(refuse("executor_threads must not be negative"));
