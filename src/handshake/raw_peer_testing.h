@@ -73,8 +73,10 @@ class RawPeer final : public Node {
       ngtcp2_connection_close_error close;
       ngtcp2_conn_get_connection_close_error(quic_, &close);
       close_code = close.error_code;
+      close_is_application = close.type == NGTCP2_CONNECTION_CLOSE_ERROR_CODE_TYPE_APPLICATION;
       close_reason.assign(reinterpret_cast<const char*>(close.reason), close.reasonlen);
     }
+    if (const auto* theirs = ngtcp2_conn_get_remote_transport_params(quic_); theirs != nullptr) told = *theirs;
     if (error != 0) gone_ = true;
     if (error == NGTCP2_ERR_CRYPTO) say_goodbye(now);
   }
@@ -123,8 +125,18 @@ class RawPeer final : public Node {
 
   std::vector<std::byte> heard;  // on the stream
   std::optional<std::uint64_t> close_code;
+  bool close_is_application = false;
   std::string close_reason;
 
+  std::optional<ngtcp2_transport_params> told;  // by the other side
+
+  // Whether the other side named a server in its TLS hello.
+  bool heard_a_server_name() const {
+    char name[256];
+    std::size_t size = sizeof name;
+    unsigned type = 0;
+    return gnutls_server_name_get(session_, name, &size, &type, 0) == 0;
+  }
   bool is_gone() const { return gone_ && goodbye_bytes_ == 0; }
 
  private:
