@@ -25,6 +25,7 @@ class RawPeer final : public Node {
     std::shared_ptr<const Credentials> credentials;  // null: no certificate
     std::vector<std::byte> words;                    // for the stream, as they are
     bool ends_words = true;
+    std::string server_name{};  // empty: none is sent
   };
 
   RawPeer(Options options, const Address& remote, Instant now)
@@ -39,6 +40,9 @@ class RawPeer final : public Node {
       gnutls_datum_t name{reinterpret_cast<unsigned char*>(options_.protocol.data()),
                           static_cast<unsigned>(options_.protocol.size())};
       gnutls_alpn_set_protocols(session_, &name, 1, 0);
+    }
+    if (!options_.server_name.empty()) {
+      gnutls_server_name_set(session_, GNUTLS_NAME_DNS, options_.server_name.data(), options_.server_name.size());
     }
     gnutls_certificate_allocate_credentials(&no_certificate_);
     gnutls_credentials_set(session_, GNUTLS_CRD_CERTIFICATE,

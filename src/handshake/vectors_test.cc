@@ -172,5 +172,42 @@ TEST(DocumentedHandshake, TheResponderAnswersOnTheStream) {
   EXPECT_FALSE(refused.initiator.close_code);
 }
 
+// A responder that is asked for another name than it has, or shows no certificate; an initiator of another protocol, of
+// none, or with a certificate of strangers.
+TEST(DocumentedHandshake, WhatTlsRefusesIsAnAlertWithASentence) {
+  constexpr std::uint64_t kAlert = 0x100;
+  const auto close_of = [](RawPeer::Options options, std::string expected_name = "") {
+    Pair pair;
+    const bool responds = options.role == Role::responder;
+    RawPeer peer(std::move(options), responds ? kClientAddress : kServerAddress, pair.network.now());
+    pair.network.add(responds ? kServerAddress : kClientAddress, peer);
+    if (responds) {
+      EXPECT_TRUE(pair.connect(1, std::move(expected_name)));
+    }
+    pair.network.run();
+    EXPECT_FALSE(peer.close_reason.empty());
+    return std::pair(peer.close_code.value_or(~std::uint64_t{0}), peer.close_is_application);
+  };
+  const auto strangers = make_credentials(make_authority("stranger"), {"client.example", "10.0.0.1"});
+  const auto alert = [](std::uint64_t code) { return std::pair(kAlert + code, false); };
+  EXPECT_EQ(close_of({.role = Role::responder, .credentials = server_credentials()}, "other.example"), alert(42));
+  EXPECT_EQ(close_of({.credentials = strangers}), alert(42));
+  EXPECT_EQ(close_of({}), alert(116));
+  EXPECT_EQ(close_of({.protocol = "h3", .credentials = client_credentials()}), alert(120));
+  EXPECT_EQ(close_of({.priority = "NORMAL:-VERS-ALL:+VERS-TLS1.2", .credentials = client_credentials()}), alert(40));
+  EXPECT_EQ(close_of({.protocol = "", .credentials = client_credentials()}),
+            std::pair(static_cast<std::uint64_t>(Code::refused), true));
+}
+
+TEST(DocumentedHandshake, AServerNameIsIgnored) {
+  const Bytes offer = bytes_of(std::string("\x01\x00x", 3));
+  Pair pair;
+  RawPeer peer({.credentials = client_credentials(), .words = offer, .server_name = "another.example"}, kServerAddress,
+               pair.network.now());
+  pair.network.add(kClientAddress, peer);
+  pair.network.run();
+  EXPECT_EQ(text_of(peer.heard).substr(3), "answer");
+}
+
 }  // namespace
 }  // namespace weir::handshake::testing
