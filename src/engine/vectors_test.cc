@@ -302,11 +302,14 @@ TEST(DocumentedVectors, RecordsAreThoseOfThePage) {
   const auto seal = [&](ByteSpan text) {
     return buffer::seal(memory, text, counting_from<16>(0xd0), buffer::thread_key());
   };
-  // One record of 100 bytes; and the second of a payload of which it is the last five.
+  // One record of 100 bytes; and the second of a payload of which it is the last five. Two payloads of one key: on the
+  // page only.
+  crypto::forget_recorded_nonces();
   buffer::Sealed* const one = seal(counting_from<kLargeBytes>(0));
   page.expect("record 0 of 100 bytes `00 01 ... 63`", joined(one->at(0)));
   page.expect("its tag", ByteSpan(one->tag_of(0), crypto::kTagBytes));
   std::string text(buffer::kRecordBytes, '\0');
+  crypto::forget_recorded_nonces();
   buffer::Sealed* const two = seal(weir::as_bytes(text += "weir!"));
   page.expect("record 1 of 61,440 zeros and `weir!`", joined(two->at(buffer::kRecordBytes)));
   page.expect("the tag of record 1", ByteSpan(two->tag_of(1), crypto::kTagBytes));
