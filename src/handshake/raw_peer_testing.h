@@ -25,6 +25,7 @@ class RawPeer final : public Node {
     std::shared_ptr<const Credentials> credentials;  // null: no certificate
     std::vector<std::byte> words;                    // for the stream, as they are
     bool ends_words = true;
+    std::string server_name{};  // empty: none is sent
   };
 
   RawPeer(Options options, const Address& remote, Instant now)
@@ -39,6 +40,9 @@ class RawPeer final : public Node {
       gnutls_datum_t name{reinterpret_cast<unsigned char*>(options_.protocol.data()),
                           static_cast<unsigned>(options_.protocol.size())};
       gnutls_alpn_set_protocols(session_, &name, 1, 0);
+    }
+    if (!options_.server_name.empty()) {
+      gnutls_server_name_set(session_, GNUTLS_NAME_DNS, options_.server_name.data(), options_.server_name.size());
     }
     gnutls_certificate_allocate_credentials(&no_certificate_);
     gnutls_credentials_set(session_, GNUTLS_CRD_CERTIFICATE,
@@ -73,8 +77,10 @@ class RawPeer final : public Node {
       ngtcp2_connection_close_error close;
       ngtcp2_conn_get_connection_close_error(quic_, &close);
       close_code = close.error_code;
+      close_is_application = close.type == NGTCP2_CONNECTION_CLOSE_ERROR_CODE_TYPE_APPLICATION;
       close_reason.assign(reinterpret_cast<const char*>(close.reason), close.reasonlen);
     }
+    if (const auto* theirs = ngtcp2_conn_get_remote_transport_params(quic_); theirs != nullptr) told = *theirs;
     if (error != 0) gone_ = true;
     if (error == NGTCP2_ERR_CRYPTO) say_goodbye(now);
   }
@@ -123,8 +129,18 @@ class RawPeer final : public Node {
 
   std::vector<std::byte> heard;  // on the stream
   std::optional<std::uint64_t> close_code;
+  bool close_is_application = false;
   std::string close_reason;
 
+  std::optional<ngtcp2_transport_params> told;  // by the other side
+
+  // Whether the other side named a server in its TLS hello.
+  bool heard_a_server_name() const {
+    char name[256];
+    std::size_t size = sizeof name;
+    unsigned type = 0;
+    return gnutls_server_name_get(session_, name, &size, &type, 0) == 0;
+  }
   bool is_gone() const { return gone_ && goodbye_bytes_ == 0; }
 
  private:
