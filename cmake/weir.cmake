@@ -15,8 +15,11 @@ include(GoogleTest)
 find_program(WEIR_CCACHE ccache)
 mark_as_advanced(WEIR_CCACHE)
 if(WEIR_CCACHE AND PROJECT_IS_TOP_LEVEL AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # Presets share what they compile alike: the folder they compile in is not part of it.
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND};-E;env;CCACHE_NOHASHDIR=1;${WEIR_CCACHE}")
+  # Presets share what they compile alike: the folder they compile in is not part of it. The sloppiness is what ccache
+  # asks of those who precompile headers; neither __DATE__ nor its like occurs here.
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+      "${CMAKE_COMMAND};-E;env;CCACHE_NOHASHDIR=1;CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}"
+      "CCACHE_SLOPPINESS=pch_defines,time_macros;${WEIR_CCACHE}")
 endif()
 
 # ---- Flags ---------------------------------------------------------------------------------------------------------
@@ -90,6 +93,10 @@ macro(weir_portable_folder)
   endif()
 endmacro()
 
+# For the presets of ./dev test, which compile hundreds of files once each (docs/decisions/0017-quick-checks.md).
+option(WEIR_PCH "Precompile the headers of the standard library and of GoogleTest" OFF)
+set(WEIR_TEST_FLAGS "" CACHE STRING "Compiler flags for the sources of tests alone")
+
 # ---- Helpers -------------------------------------------------------------------------------------------------------
 
 function(weir_add_folder path)
@@ -99,7 +106,7 @@ function(weir_add_folder path)
 endfunction()
 
 macro(_weir_parse)
-  cmake_parse_arguments(ARG "LIBRARY" "CORPUS;MUTATIONS;TIMEOUT" "SOURCES;DEPS;LINK;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "LIBRARY;OPTIMISED" "CORPUS;MUTATIONS;TIMEOUT" "SOURCES;DEPS;LINK;LABELS" ${ARGN})
   if(ARG_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "${name}: unknown arguments ${ARG_UNPARSED_ARGUMENTS}")
   endif()
@@ -123,6 +130,25 @@ function(_weir_compile target)
   endif()
 endfunction()
 
+# weir_precompile(<target> <pch> FLAGS ... LINK ... HEADERS ...): the first target that names <pch> has it made, the others
+# use it; FLAGS and LINK are those of all of them. Only headers that are not ours are in it: a file that forgets one of
+# ours compiles in no preset.
+function(weir_precompile target pch)
+  cmake_parse_arguments(ARG "" "" "FLAGS;LINK;HEADERS" ${ARGN})
+  if(NOT WEIR_PCH)
+    return()
+  endif()
+  if(NOT TARGET ${pch})
+    file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/${pch}.cc" CONTENT "")
+    add_library(${pch} OBJECT "${PROJECT_BINARY_DIR}/${pch}.cc")
+    _weir_compile(${pch})
+    target_compile_options(${pch} PRIVATE ${ARG_FLAGS})
+    target_link_libraries(${pch} PRIVATE weir_system ${ARG_LINK})
+    target_precompile_headers(${pch} PRIVATE ${ARG_HEADERS})
+  endif()
+  target_precompile_headers(${target} REUSE_FROM ${pch})
+endfunction()
+
 function(weir_library name)
   _weir_parse(${ARGN})
   if(NOT ARG_SOURCES)  # headers only
@@ -132,6 +158,9 @@ function(weir_library name)
   endif()
   add_library(weir_${name} STATIC ${ARG_SOURCES})
   _weir_compile(weir_${name})
+  weir_precompile(weir_${name} weir_pch
+    HEADERS <algorithm> <array> <atomic> <chrono> <coroutine> <cstddef> <cstdint> <cstring> <expected> <functional> <memory>
+            <mutex> <optional> <span> <string> <string_view> <utility> <vector>)
   target_link_libraries(weir_${name} PUBLIC ${ARG_DEPS} ${ARG_LINK} weir_system)
   if(CMAKE_CURRENT_SOURCE_DIR MATCHES "^${PROJECT_SOURCE_DIR}/src/")
     set_property(GLOBAL APPEND PROPERTY WEIR_FOLDERS weir_${name})
@@ -201,6 +230,12 @@ function(weir_test name)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   _weir_compile_without_lto(${name})
+  if(NOT ARG_OPTIMISED)  # what an optimiser may leave out is tested as users get it
+    target_compile_options(${name} PRIVATE ${WEIR_TEST_FLAGS})
+    # Programs are compiled with -fPIE, which what is precompiled for them must be too. No more than tests include anyway:
+    # what a test forgets to include is seen.
+    weir_precompile(${name} weir_test_pch FLAGS -fPIE ${WEIR_TEST_FLAGS} LINK GTest::gtest HEADERS <gtest/gtest.h>)
+  endif()
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} ${ARG_LINK} weir_system GTest::gmock GTest::gtest_main)
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 TEST_LIST ${name}_cases
                        PROPERTIES TIMEOUT ${ARG_TIMEOUT})
