@@ -108,7 +108,7 @@ void Handshaker::take_requests(Instant now) {
     waiter.is_waiting = true;
     waiter.since = now;
     if (wanted.suspects) {
-      broker_->suspect(address, "", wanted.suspected, wanted.hurries, now);
+      broker_->suspect(address, "", wanted.suspected, wanted.hurry, now);
     } else {
       broker_->want(address, "", now);
     }

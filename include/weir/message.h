@@ -179,9 +179,11 @@ struct LargeRequest {
 };
 
 struct ServeOptions {
-  // Asked about each request that is too large to travel inline, on the worker's thread, before there is memory for it.
-  // An error is the caller's answer: nothing ran, and nothing was sent, unless the caller had memory of this side's in
-  // hand for just such a message. It must be quick, and wait for nothing.
+  // Asked about each request that is too large to travel inline, on a worker's thread (on several at once, if there are
+  // several), before there is memory for it. An error is the caller's answer, its sentence up to 256 bytes: nothing
+  // ran, and nothing was sent, unless the caller had memory of this side's in hand for just such a message. It must be
+  // quick, and wait for nothing. A request that is let in may still be cancelled or lost before its handler runs, and
+  // comes again if its caller tries again: reserve nothing here.
   std::function<Result<void>(const LargeRequest&)> admit{};
 };
 

@@ -99,7 +99,7 @@ class Pool {
   // the executor; with zero worker threads, inside poll(). It may await calls to other peers.
   template <class F>
   Result<void> serve(Method method, F function, ServeOptions options = {}) {
-    const auto run = [function = std::move(function)](Request request) -> Task<Result<Reply>> {
+    auto run = [function = std::move(function)](Request request) -> Task<Result<Reply>> {
       using Answer = std::invoke_result_t<const F&, Request>;
       if constexpr (detail::IsTask<Answer>::value) {
         co_return co_await function(std::move(request));

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -127,6 +128,62 @@ TEST_F(LargeMessagesAhead, LetMoreUrgentOnesPass) {
   pair.call_large(urgent, "take", std::string(kBytes, 'u'));
   ASSERT_TRUE(pair.run_until([&] { return all_done() && urgent.completions != 0; }));
   EXPECT_EQ(taken.find('u'), 0u) << taken;
+}
+
+// The caller has memory for a few at a time, and the path is slow: the others wait longer than a reply of which nothing
+// goes is kept.
+TEST(LargeRepliesAhead, WaitForThoseBeforeThemHoweverLongThatTakes) {
+  EngineConfig client = testing::test_config(false, 1111);
+  client.receive_buffer_bytes = 512u << 10;
+  client.ahead_bytes = 1;
+  Pair pair(client, testing::test_config(true, 2222));
+  pair.latency = std::chrono::milliseconds(100);
+  const std::string text(6u << 20, 'x');
+  pair.serve("big", [&](Engine& engine, transfer::IncomingTransfer& request, Instant at) {
+    engine.reply_large(request, pair.seal(text), {.bytes = text.size()}, {}, at);
+  });
+  const Instant begin = pair.now;
+  std::vector<std::unique_ptr<TestCall>> calls;
+  for (int i = 0; i < 8; ++i) {
+    calls.push_back(std::make_unique<TestCall>());
+    pair.call(*calls.back(), "big", "", {}, std::chrono::seconds(300));
+  }
+  ASSERT_TRUE(pair.run_until(
+      [&] { return std::all_of(calls.begin(), calls.end(), [](const auto& call) { return call->completions != 0; }); },
+      2'000'000));
+  for (const auto& call : calls) EXPECT_FALSE(call->failed) << call->reply;
+  EXPECT_GT(pair.now - begin, std::chrono::seconds(40)) << "the test is about those that wait for longer than that";
+}
+
+// Those who wait for their turn are not overtaken by messages that are written with tokens.
+TEST(LargeMessagesWithTokens, DoNotOvertakeThoseThatWait) {
+  EngineConfig server = testing::test_config(true, 2222);
+  server.ahead_bytes = 1;
+  Pair pair(testing::test_config(false, 1111), server);
+  pair.latency = std::chrono::milliseconds(1);
+  pair.serve("take", [&](Engine& engine, transfer::IncomingTransfer& request, Instant at) {
+    EXPECT_TRUE(buffer::open_all(*request.landing()));
+    engine.reply(request, {}, {}, at);
+  });
+  const std::string text(token::kLargestToken, 'x');
+  std::vector<std::unique_ptr<TestCall>> calls;
+  std::vector<std::size_t> finished;
+  std::function<void()> more = [&] {
+    if (calls.size() >= 100) return;
+    const std::size_t i = calls.size();
+    calls.push_back(std::make_unique<TestCall>());
+    calls.back()->then = [&, i](TestCall& call) {
+      EXPECT_FALSE(call.failed) << call.reply;
+      finished.push_back(i);
+      more();
+    };
+    pair.call_large(*calls.back(), "take", text);
+  };
+  for (int i = 0; i < 32; ++i) more();
+  ASSERT_TRUE(pair.run_until([&] { return finished.size() == 100; }));
+  // Two had tokens, that were given before anybody waited.
+  const auto place = std::find(finished.begin(), finished.end(), 31u) - finished.begin();
+  EXPECT_LE(place, 31 + 2);
 }
 
 }  // namespace

@@ -85,7 +85,8 @@ void Core::send_answer(Path& path, IncomingTransfer& transfer, std::size_t bytes
 
 void Core::answer_error(IncomingTransfer& transfer, Code code, bool may_have_run, std::string_view sentence,
                         Instant now) {
-  const std::byte head[2] = {static_cast<std::byte>(code), static_cast<std::byte>(may_have_run)};
+  const auto ran = transfer.is_final ? wire::Ran::never : may_have_run ? wire::Ran::maybe : wire::Ran::not_now;
+  const std::byte head[2] = {static_cast<std::byte>(code), static_cast<std::byte>(ran)};
   const std::size_t room = config.limits.inline_bytes;
   answer(transfer, head, as_bytes(sentence.substr(0, room)), true, now);
 }

@@ -55,6 +55,7 @@ Core::Verdict Core::begin_arrival(Path& path, IncomingTransfer* transfer, Outgoi
   if (transfer != nullptr) {
     // Before any data flows: nobody pays for what would be refused.
     if (const Result<void> checked = check_opening(*transfer, header, cargo.body_bytes); !checked) {
+      refuse_token(path, cargo.region, now);
       keep_sentence(*transfer, checked.error().message());
       refuse_arrival(path, transfer, call, id, checked.error().code(), now);
       return Verdict::fine;
@@ -94,6 +95,13 @@ Core::Verdict Core::begin_arrival(Path& path, IncomingTransfer* transfer, Outgoi
   arrival->cargo.region = wire::kNoRegion;  // it is not there any more: then the message asks
   ask_for_memory(path, *arrival, now);
   return Verdict::fine;
+}
+
+// A message is refused that is being written with a token: its region is of no use to anybody.
+void Core::refuse_token(Path& path, std::uint64_t region_id, Instant now) {
+  token::Region* const region = region_id == wire::kNoRegion ? nullptr : regions.find(region_id);
+  if (region == nullptr || region->path_serial != path.serial || region->is_bound()) return;
+  if (region->state == token::RegionState::granted) revoke_region(path, *region, now);
 }
 
 // The message was written with a token that we gave ahead of need.

@@ -172,8 +172,9 @@ Core::Verdict Core::on_reply(Path& path, const wire::ReplyFrame& frame, detail::
     done.code = code >= static_cast<std::uint8_t>(Code::timeout) && code <= static_cast<std::uint8_t>(Code::system)
                     ? static_cast<Code>(code)
                     : Code::application;
-    done.may_have_run = done.bytes[1] != std::byte{0};
-    if (put_off(*call, done.code, done.may_have_run, now)) {
+    const auto ran = static_cast<wire::Ran>(done.bytes[1]);
+    done.may_have_run = ran != wire::Ran::not_now && ran != wire::Ran::never;
+    if (ran == wire::Ran::not_now && put_off(*call, done.code, false, now)) {
       if (done.reassembly != nullptr) reassemblies.release(done.reassembly);
       return Verdict::fine;
     }

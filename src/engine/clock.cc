@@ -233,18 +233,20 @@ void Core::end_path(Path& path, Code code, const char* sentence, bool requeue, I
   const bool was_current = find_path(peer->path) == nullptr;
   if (was_current) {
     peer->path = std::exchange(peer->candidate, kNoPath);
-    peer->renewing = false;                   // there is nothing left to replace
-    // The next call should not wait until a handshake that speaks to nobody tries again.
-    if (peer->wants_credential && !closed) want_credential(*peer, true, true);
+    peer->renewing = false;  // there is nothing left to replace
+    peer->lost_path = peer->wants_credential;
   } else if (peer->candidate != kNoPath && find_path(peer->candidate) == nullptr) {
     peer->candidate = kNoPath;
   }
   if (!peer->has_queued() || closed) return;
   Path* current = path_of(*peer);
   if (current == nullptr) {
+    hurry_after_loss(*peer);
     start_hello(*peer, now);
   } else if (current->state != Path::State::hello) {
     touch(*current);  // it carries what the other one gave back
+  } else {
+    hurry_after_loss(*peer);
   }
 }
 

@@ -91,7 +91,8 @@ struct Core : Bounds {
   const crypto::SharedSecret& secret_of(const Peer& peer) const {
     return peer.credential != nullptr ? peer.credential->secret : config.secret;
   }
-  void want_credential(Peer& peer, bool suspects, bool hurries = false);
+  void hurry_after_loss(Peer& peer);
+  void want_credential(Peer& peer, bool suspects, Hurry hurry = Hurry::none);
   void doubt_address(Peer& peer);
   void install_credential(Peer& peer, const Credential& credential, Instant now);
   void expire_path(Path& path, Instant now);
@@ -202,8 +203,9 @@ struct Core : Bounds {
                         ByteSpan opening, Instant now);
   Verdict begin_arrival_of(Path& path, IncomingTransfer& transfer, ByteSpan opening, Instant now);
   bool takes_records(const IncomingTransfer& transfer) const;
-  Result<void> check_opening(const IncomingTransfer& transfer, ByteSpan header, std::uint64_t bytes);
+  Result<void> check_opening(IncomingTransfer& transfer, ByteSpan header, std::uint64_t bytes);
   void tell_range(Path& path, token::Region& region);
+  void refuse_token(Path& path, std::uint64_t region_id, Instant now);
   bool use_token(Path& path, transfer::Arrival& arrival, Instant now);
   void describe_landing(const transfer::Arrival& arrival, buffer::Landing& landing);
   void place_slice(token::Region& region, const wire::SliceFrame& frame, ByteSpan slice);

@@ -26,14 +26,20 @@ crypto::Prf::Context address_bytes(const Address& address) {
 
 // ---- credentials ----
 
-void Core::want_credential(Peer& peer, bool suspects, bool hurries) {
-  if (peer.wants_credential && (!hurries || peer.hurried)) return;
+void Core::want_credential(Peer& peer, bool suspects, Hurry hurry) {
+  if (peer.wants_credential && hurry <= peer.hurry) return;
   peer.wants_credential = true;
-  peer.hurried = hurries;
+  peer.hurry = hurry;
   wanted.push_back({.peer = peer.index,
                     .suspects = suspects,
-                    .hurries = hurries,
+                    .hurry = hurry,
                     .suspected = peer.credential != nullptr ? peer.credential->id : CredentialId{}});
+}
+
+// A handshake that was under way when the path was given up has spoken to nobody for long, and tries rarely by now. Who
+// calls the peer again does not wait for that.
+void Core::hurry_after_loss(Peer& peer) {
+  if (std::exchange(peer.lost_path, false) && peer.wants_credential) want_credential(peer, true, Hurry::path_lost);
 }
 
 // Nobody listens where the credential says: the peer may be back elsewhere. What waits goes on waiting for a new one.
@@ -167,7 +173,7 @@ void Core::on_unknown_secret(ByteSpan datagram, const Address& from, Instant now
                  datagram.data() + datagram.size() - wire::kTagBytes)) {
     return reject(event::Rejection::bad_hello, datagram.size());
   }
-  if (is_newest) want_credential(peer, true, true);
+  if (is_newest) want_credential(peer, true, Hurry::heard_from);
   // Said by the very process that would have made the path: nothing of it has run, and nothing can, as the credential
   // is gone. Another one cannot know what became of it.
   static_assert(sizeof unknown->echo == wire::kNonceBytes + kTellingBytes);
@@ -231,7 +237,7 @@ void Core::on_unknown_path(ByteSpan datagram, const Address& from, Instant now) 
   }
   Peer& peer = *path->peer;
   if (has_identity()) {
-    want_credential(peer, true, true);
+    want_credential(peer, true, Hurry::heard_from);
   } else if (peer.candidate == kNoPath && !peer.saying_hello()) {
     start_hello(peer, now);
   }

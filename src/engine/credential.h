@@ -14,6 +14,7 @@
 
 namespace weir::engine {
 
+using peer::Hurry;
 using peer::KnownCredential;
 using wire::CredentialId;
 
@@ -55,7 +56,7 @@ class CredentialBook {
 struct Wanted {
   std::uint32_t peer = 0;
   bool suspects = false;  // the latter
-  bool hurries = false;  // the peer itself said so, or its path has just ended: try at once, not when a try is next due
+  peer::Hurry hurry = peer::Hurry::none;
   CredentialId suspected{};
 };
 

@@ -110,7 +110,8 @@ void Core::grant_token(Path& path, std::uint64_t message_bytes, Instant now) {
   const std::uint64_t capacity = token::token_capacity(message_bytes);
   token::SenderAccount& account = path.large->account;
   const std::uint64_t cost = buffer::landing_cost(capacity);
-  if (capacity == 0 || !grants.may_speculate(account, 0, cost)) return;
+  // Those that wait before the line come first.
+  if (capacity == 0 || path.large->ahead.held() != 0 || !grants.may_speculate(account, 0, cost)) return;
   grants.speculate(account, 0, cost);
   if (grant_region(path, capacity, buffer::kRecordBytes, 0, now) != nullptr) {
     ++spare_tokens;

@@ -56,7 +56,7 @@ struct UnknownCredential : IdentityMode {
     const std::vector<Wanted> wanted = all_wanted(pair.client());
     ASSERT_EQ(wanted.size(), 1u);
     EXPECT_TRUE(wanted[0].suspects);
-    EXPECT_TRUE(wanted[0].hurries);
+    EXPECT_EQ(wanted[0].hurry, Hurry::heard_from);
   }
 
   TestCall call;
@@ -223,7 +223,7 @@ TEST_F(Restarting, AForgedWordThatAPathIsUnknownIsIgnored) {
   EXPECT_EQ(sent.completions, 0);
   for (const Wanted& wanted : all_wanted(pair.client())) {
     EXPECT_TRUE(wanted.suspects);
-    EXPECT_FALSE(wanted.hurries) << "nobody has proven to be there";
+    EXPECT_EQ(wanted.hurry, Hurry::none) << "nobody has proven to be there";
   }
 }
 
@@ -250,7 +250,7 @@ TEST_F(Restarting, TheWordThatAPathIsUnknownIsBelievedToTheBit) {
   EXPECT_EQ(sent.completions, 0);
   const std::vector<Wanted> wanted = hear(word, pair.addresses[1]);
   ASSERT_EQ(wanted.size(), 1u);
-  EXPECT_TRUE(wanted[0].hurries);
+  EXPECT_EQ(wanted[0].hurry, Hurry::heard_from);
   EXPECT_EQ(sent.completions, 0);
 }
 

@@ -192,7 +192,8 @@ struct Peer {
   // ---- identity mode ----
   std::unique_ptr<Credential> credential;
   bool wants_credential = false;  // in Core::wanted, or asked for
-  bool hurried = false;           // in that wish
+  Hurry hurry = Hurry::none;      // in that wish
+  bool lost_path = false;         // while it stood: the next call hurries
   bool renewing = false;          // the candidate has a new credential: it takes over although nobody restarted
 
   // ---- the hello under way ----

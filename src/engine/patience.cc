@@ -67,9 +67,9 @@ void Core::retry_delayed(Instant now) {
 // Something is queued for this peer.
 void Core::wake(Peer& peer, Instant now) {
   Path* path = path_of(peer);
-  if (path != nullptr && path->state != Path::State::hello) {
-    touch(*path);
-  } else if (path == nullptr || !peer.saying_hello()) {  // without a path, the timer is that of try_again_later()
+  if (path != nullptr && path->state != Path::State::hello) return touch(*path);
+  hurry_after_loss(peer);
+  if (path == nullptr || !peer.saying_hello()) {  // without a path, the timer is that of try_again_later()
     start_hello(peer, now);
   }
 }

@@ -150,13 +150,16 @@ bool Core::takes_records(const IncomingTransfer& transfer) const {
 
 // What can be said about a large request before its data: why it would be refused, in words if they are the
 // application's.
-Result<void> Core::check_opening(const IncomingTransfer& transfer, ByteSpan header, std::uint64_t bytes) {
+Result<void> Core::check_opening(IncomingTransfer& transfer, ByteSpan header, std::uint64_t bytes) {
   if (closed) return std::unexpected(Error(Code::refused, ""));
   if (transfer.depth > kMaxDepth) return std::unexpected(Error(Code::overloaded, ""));
   const auto found = methods.find(transfer.delivery.method);
   if (found == methods.end()) return std::unexpected(Error(Code::unknown_method, ""));
   const Handler& handler = found->second.handler;
-  return handler.admit == nullptr ? Result<void>{} : handler.admit(handler.context, transfer, header, bytes);
+  if (handler.admit == nullptr) return {};
+  Result<void> admitted = handler.admit(handler.context, transfer, header, bytes);
+  transfer.is_final = !admitted;
+  return admitted;
 }
 
 void Core::queue_delivery(IncomingTransfer& transfer) {

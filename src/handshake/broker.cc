@@ -80,7 +80,7 @@ void Broker::want(const Address& address, const std::string& expected_name, Inst
 }
 
 void Broker::suspect(const Address& address, const std::string& expected_name, const CredentialId& suspected,
-                     bool hurries, Instant now) {
+                     peer::Hurry hurry, Instant now) {
   now_ = now;
   Contact* wanted = contact(address, expected_name);
   if (wanted == nullptr) return;
@@ -93,7 +93,8 @@ void Broker::suspect(const Address& address, const std::string& expected_name, c
   map_.retire(suspected, now + options_.map.grace);
   if (!std::exchange(wanted->is_wanted, true)) wanted->wanted_since = now;
   if (plan_.suspect(address, now)) return start(now);
-  if (hurries) return hurry(address, *wanted, now);
+  if (hurry == peer::Hurry::heard_from) return reach(address, *wanted, now);
+  if (hurry == peer::Hurry::path_lost) return begin_anew(address, *wanted, now);
   // Under way, or too soon after the last one.
   if (wanted->tag == 0) later_.insert({now + options_.plan.suspicion_interval, address});
 }
@@ -166,15 +167,20 @@ void Broker::begin(const Address& address, Contact& peer, Instant now) {
   await_answer(address, peer, now);
 }
 
-// The peer is there now, or may be. A handshake that spoke to nobody begins anew, and one that waits because earlier
-// ones failed does not wait any longer; but nobody who succeeded a moment ago shakes hands again at once.
-void Broker::hurry(const Address& address, Contact& peer, Instant now) {
+// A handshake that spoke to nobody begins anew: its own repetitions have become rare. In the place that it has.
+void Broker::begin_anew(const Address& address, Contact& peer, Instant now) {
+  if (peer.tag == 0 || endpoint_.has_heard(peer.tag)) return;
+  endpoint_.abandon(peer.tag, now);
+  end(address, peer);
+  begin(address, peer, now);
+}
+
+// The peer is there now: neither a handshake that spoke to nobody nor one that waits because earlier ones failed waits
+// any longer; but nobody who succeeded a moment ago shakes hands again at once.
+void Broker::reach(const Address& address, Contact& peer, Instant now) {
   if (peer.tag != 0) {
-    if (endpoint_.has_heard(peer.tag)) return;
-    endpoint_.abandon(peer.tag, now);
-    end(address, peer);
-    peer.silences = 0;
-    begin(address, peer, now);
+    if (!endpoint_.has_heard(peer.tag)) peer.silences = 0;
+    begin_anew(address, peer, now);
   } else if (plan_.hurry(address, now)) {
     peer.silences = 0;
     start(now);

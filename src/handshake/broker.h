@@ -73,10 +73,8 @@ class Broker {
   // `expected_name`: what the peer's certificate must prove; empty: its address. One name per address.
   void want(const Address& address, const std::string& expected_name, Instant now);
   // The same, by somebody who has reason to believe that the peer has forgotten this credential.
-  // `hurries`: the peer said so itself, or its path has just been given up, and it may be back: whatever earlier tries
-  // have found, it is tried now.
-  void suspect(const Address& address, const std::string& expected_name, const CredentialId& suspected, bool hurries,
-               Instant now);
+  void suspect(const Address& address, const std::string& expected_name, const CredentialId& suspected,
+               peer::Hurry hurry, Instant now);
   // A peer has used this credential: it surely has it.
   void on_shown(const CredentialId& id, Instant now);
   // For handshakes that begin from now on.
@@ -131,7 +129,8 @@ class Broker {
   void ask(const Address& address, Contact& contact, Instant now);
   void start(Instant now);
   void begin(const Address& address, Contact& contact, Instant now);
-  void hurry(const Address& address, Contact& contact, Instant now);
+  void begin_anew(const Address& address, Contact& contact, Instant now);
+  void reach(const Address& address, Contact& contact, Instant now);
   void end(const Address& address, Contact& contact);
   void await_answer(const Address& address, Contact& contact, Instant now);
   void make_way(Instant now);

@@ -62,6 +62,31 @@ TEST(Broker, ManySilentAddressesDoNotKeepLivingOnesWaiting) {
   EXPECT_EQ(caller.broker->stats().connections, 0u);
 }
 
+// Callers of peers that died call them again: what is under way is tried anew, and takes nobody's place.
+TEST(Broker, ManySilentAddressesThatAreCalledAgainDoNotKeepLivingOnesWaitingEither) {
+  constexpr std::uint32_t kSilent = 640, kLiving = 32;
+  Network network(1);
+  BrokerNode caller(kClientAddress, 11);
+  network.add(caller.at, caller);
+  Alarm alarm;
+  network.add(Address::v4(1, 1), alarm);
+  std::vector<std::unique_ptr<BrokerNode>> servers;
+  for (std::uint32_t i = 0; i < kLiving; ++i) {
+    servers.push_back(std::make_unique<BrokerNode>(living(i), 100 + i));
+    network.add(servers.back()->at, *servers.back());
+  }
+  for (std::uint32_t i = 0; i < kSilent; ++i) caller.broker->want(silent(i), "", network.now());
+  alarm.pass(network, 2s);
+  Tally tally;
+  for (std::uint32_t i = 0; i < kSilent; ++i) {
+    caller.broker->suspect(silent(i), "", {}, peer::Hurry::path_lost, network.now());
+  }
+  for (std::uint32_t i = 0; i < kLiving; ++i) caller.broker->want(living(i), "", network.now());
+  alarm.pass(network, 200ms);
+  tally.take(caller);
+  EXPECT_EQ(tally.reached, kLiving);
+}
+
 // Nobody waits for their places, so they have all the time that there is.
 TEST(Broker, AFewSilentAddressesAreNotCutShort) {
   Network network(1);
@@ -131,7 +156,7 @@ struct Couple {
     peer::Credential theirs;
     if (!to.broker->map().find(mine->id, theirs)) {
       ++unknown;
-      return from.broker->suspect(to.at, "", mine->id, true, network.now());
+      return from.broker->suspect(to.at, "", mine->id, peer::Hurry::heard_from, network.now());
     }
     from.broker->map().mark_used(mine->id, peer::SecretMap::Side::both);
     if (to.broker->map().mark_used(mine->id, peer::SecretMap::Side::both)) to.broker->on_shown(mine->id, network.now());
@@ -157,9 +182,9 @@ void cross(Couple& couple, Duration apart) {
   couple.pass(2s);
   ASSERT_TRUE(couple.agree());
   const CredentialId old = Couple::current(couple.one, couple.two)->id;
-  couple.one.broker->suspect(couple.two.at, "", old, false, couple.network.now());
+  couple.one.broker->suspect(couple.two.at, "", old, peer::Hurry::none, couple.network.now());
   couple.pass(apart);
-  couple.two.broker->suspect(couple.one.at, "", old, false, couple.network.now());
+  couple.two.broker->suspect(couple.one.at, "", old, peer::Hurry::none, couple.network.now());
   couple.pass(200ms);
   ASSERT_EQ(couple.handshakes(), 3u);
 }

@@ -69,6 +69,13 @@ struct Credential {
   bool operator==(const Credential&) const = default;
 };
 
+// Why a handshake that was wanted already should be tried at once.
+enum class Hurry : std::uint8_t {
+  none,
+  path_lost,   // its path was given up: the peer may be back, and somebody calls it
+  heard_from,  // the peer said so itself: it is there
+};
+
 // What a responder needs of a credential that a hello names. Wipes its keys.
 struct KnownCredential {
   crypto::SharedSecret secret;

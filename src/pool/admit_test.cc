@@ -3,6 +3,7 @@
 #include <mutex>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include "pool/large_testing.h"
 
@@ -114,6 +115,58 @@ TEST(Admission, CutsALongSentenceAndLeavesNothingBehind) {
     ASSERT_EQ(refused.error().code(), Code::refused);
     ASSERT_NE(refused.error().message().find(std::string(256, 'x')), std::string::npos);
     ASSERT_EQ(refused.error().message().find(std::string(257, 'x')), std::string::npos);
+  }
+}
+
+// Codes that a peer gives which is not up yet are final when the application gives them.
+TEST(Admission, IsNotAskedAgainByThoseWhoWaitUntilThePeerIsReady) {
+  Gatekeeper server(1);
+  Pool client = open(client_config(1));
+  const Result<Reply> refused = client.peer(server.pool.listen_address())
+                                    .unary("put", pattern(3 * kMiB), {.deadline = 60s, .wait_for_ready = true})
+                                    .get();
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::overloaded) << refused.error().to_string();
+  EXPECT_FALSE(refused.error().may_have_run());
+  EXPECT_EQ(server.asked, 1);
+}
+
+TEST(Admission, WithoutACodeRefusesToo) {
+  Pool server = open(server_config(1));
+  std::atomic<int> run{0};
+  const ServeOptions never{
+      .admit = [](const LargeRequest&) -> Result<void> { return std::unexpected(Error(Code{}, "just no")); }};
+  ASSERT_TRUE(server.serve_inline(
+      "put",
+      [&](InlineRequest& request) {
+        ++run;
+        request.reply("");
+      },
+      never));
+  Pool client = open(client_config(1));
+  const Result<Reply> refused = client.peer(server.listen_address()).unary("put", pattern(kMiB)).get();
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::application);
+  EXPECT_EQ(run, 0);
+}
+
+TEST(Admission, WorksWithoutThreadsAndWithSeveral) {
+  for (const int threads : {0, 2}) {
+    Gatekeeper server(threads);
+    Pool client = open(client_config(1));
+    std::atomic<bool> done{false};
+    std::thread turning([&] {
+      while (threads == 0 && !done) server.pool.poll_for(1ms);
+    });
+    const Peer to = client.peer(server.pool.listen_address());
+    for (int i = 0; i < 8; ++i) {  // also with tokens in hand
+      EXPECT_EQ(text_of(to.unary("put", pattern(600'000)).get()), "600000");
+      const Result<Reply> refused = to.unary("put", pattern(600'000), {.header = "throw"}).get();
+      EXPECT_FALSE(refused);
+    }
+    EXPECT_EQ(server.run, 8);
+    done = true;
+    turning.join();
   }
 }
 

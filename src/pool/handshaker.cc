@@ -230,7 +230,7 @@ bool Handshaker::take_requests(Instant now) {
       known = &waiters.emplace_back(Waiter{.post = request.post, .peer = request.peer, .expected_name = asked.name});
     known->is_waiting = true;
     if (request.suspects) {
-      broker_->suspect(asked.address, asked.name, request.suspected, request.hurries, now);
+      broker_->suspect(asked.address, asked.name, request.suspected, request.hurry, now);
     } else {
       broker_->want(asked.address, asked.name, now);
     }

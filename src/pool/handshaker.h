@@ -51,7 +51,7 @@ class Handshaker final : public worker::Pollable,
     std::uint32_t peer = 0;
     const PeerEntry* entry = nullptr;  // read in request() only
     bool suspects = false;
-    bool hurries = false;
+    peer::Hurry hurry = peer::Hurry::none;
     engine::CredentialId suspected{};
   };
 

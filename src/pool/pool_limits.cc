@@ -158,12 +158,16 @@ std::string PoolState::limits() const {
   const std::size_t of_all = (of_peers + of_calls) * posts_.size() + of_handshakes;
   page.bytes("the same, and with the most calls of its own that wait", of_all);
   if (const std::uint64_t memory = memory_of_this_machine(); memory != 0 && of_all > memory) {
-    const std::size_t posts = posts_.size();
+    const std::size_t posts = posts_.size(), nested = token::kLevels - 1;
     page.line("note", knobs_to_turn({{"peers or calls_per_peer", limits.peers * footprint.path_bytes * posts},
                                      {"queued_calls", of_calls * posts},
                                      {"answer_bytes", limits.answer_bytes * posts},
                                      {"reply_bytes", limits.reply_bytes * posts},
+                                     // Many small ones take eight times their bytes: engine::footprint_of().
+                                     {"request_bytes", 8 * limits.request_bytes * posts},
+                                     {"nested_request_bytes", 8 * nested * limits.nested_request_bytes * posts},
                                      {"large_request_bytes", limits.large_request_bytes * posts},
+                                     {"nested_large_request_bytes", nested * limits.nested_large_request_bytes * posts},
                                      {"large_reply_bytes", limits.large_reply_bytes * posts},
                                      {"receive_buffers", received * posts},
                                      {"credentials or handshakes_in", of_handshakes}},

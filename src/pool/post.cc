@@ -331,8 +331,11 @@ Result<void> Post::admit_large(void* context, const transfer::IncomingTransfer& 
                                std::uint64_t bytes) {
   const LargeRequest request{
       .header = header, .bytes = bytes, .priority = transfer.priority, .caller = transfer.caller->shown()};
+  const worker::DepthScope depth(static_cast<std::uint8_t>(transfer.depth + 1));
   try {
-    return (*static_cast<MethodEntry*>(context)->admit)(request);
+    Result<void> admitted = (*static_cast<MethodEntry*>(context)->admit)(request);
+    if (admitted || admitted.error().code() != Code{}) return admitted;
+    return std::unexpected(Error(Code::application, std::string(admitted.error().message())));
   } catch (const std::exception& thrown) {
     return std::unexpected(Error(Code::application, thrown.what()));
   } catch (...) {
@@ -439,7 +442,7 @@ void Post::ask_for_credentials() {
                           .peer = wanted.peer,
                           .entry = peers_[wanted.peer],
                           .suspects = wanted.suspects,
-                          .hurries = wanted.hurries,
+                          .hurry = wanted.hurry,
                           .suspected = wanted.suspected});
   }
 }

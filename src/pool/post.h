@@ -41,12 +41,12 @@ struct CredentialNews {
   engine::Credential credential;
 };
 
-// One served method, as one post sees it. Exactly one of the first two functions is set.
 using Admit = std::function<Result<void>(const LargeRequest&)>;
 inline std::shared_ptr<Admit> shared_if_set(Admit admit) {
   return admit ? std::make_shared<Admit>(std::move(admit)) : nullptr;
 }
 
+// One served method, as one post sees it. Exactly one of the first two functions is set.
 struct MethodEntry {
   Post* post = nullptr;
   std::shared_ptr<std::function<void(InlineRequest&)>> run_inline;

@@ -50,7 +50,8 @@ struct IncomingTransfer {
   bool is_large = false;           // a large request; once all of it is there, `delivery.pin` is its Landing, ours
   bool has_arrival = false;        // receiving: `arrival` is set
   Code refusal{};                  // of a large request that was refused before its data; none: success
-  bool opening_acked = false;      // of a large reply
+  bool is_final : 1 = false;       // that refusal: the application's, it will not pass by itself
+  bool opening_acked : 1 = false;  // of a large reply
   bool reply_is_large = false;     // `block` holds a Cargo and the opening of a large reply
   std::uint32_t path = 0;
   CallerReference caller;  // whose path it is; the number alone may come again

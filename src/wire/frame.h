@@ -103,6 +103,12 @@ struct AckFrame {
 //   flow_reset      a transfer id
 //   close           a reason, and the highest generation seen: requests beyond it never arrived
 //   ping            nothing
+// In a failed reply, behind its code (F-9).
+enum class Ran : std::uint8_t {
+  not_now = 0,  // it has not run; it may be otherwise in a moment
+  maybe = 1,    // it may have
+  never = 2     // it has not run, and the application has decided so
+};
 enum class CloseReason : std::uint8_t {
   leaving = 0,   // the sender stops; outstanding calls fail
   idle = 1,      // the sender gives the path up; calls that it has not seen may be sent again elsewhere
