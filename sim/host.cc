@@ -1,6 +1,7 @@
 #include "sim/host.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "base/check.h"
@@ -92,6 +93,7 @@ void Host::start() {
 void Host::crash() {
   world_.journal.note(world_.now(), "crash host life", {id_, life_});
   process_.reset();
+  leaked_timer_ = {};
   next_poll_ = Instant::never();
   ++poll_ticket_;
   application_.on_stop(id_);
@@ -136,6 +138,15 @@ void Host::repeat_nonces() {
   });
 }
 
+void Host::leak_a_timer() {
+  engine::testing::EngineAccess::core(engine()).wheel.arm(leaked_timer_, world_.now() + std::chrono::hours(1'000));
+}
+
+void Host::leak_credit() {
+  engine::testing::EngineAccess::core(engine()).paths.for_each(
+      [](engine::Path& path) { (void)path.accounts[0].on_received(1); });
+}
+
 void Host::stall_until(Instant end) {
   if (end <= stalled_until_) return;
   world_.journal.note(world_.now(), "stall host ns", {id_, static_cast<std::uint64_t>((end - world_.now()).count())});
@@ -176,6 +187,10 @@ void Host::poll() {
   Process& process = *process_;
   const Instant soon = world_.now() + kPollDelay;
   process.seat.poll_once(world_.now());
+  if (forgets_regions_) {
+    engine::Core& core = engine::testing::EngineAccess::core(process.engine);
+    core.wheel.cancel(core.regions_timer);
+  }
   if (process.seat.is_blocked()) poll_at(std::max(process.link.writable_at(), soon));
   if (process.link.has_arrivals()) poll_at(soon);
   if (process.handshaker != nullptr) {

@@ -10,6 +10,7 @@
 
 #include "buffer/heap_memory.h"
 #include "engine/engine.h"
+#include "schedule/timing_wheel.h"
 #include "sim/entropy.h"
 #include "sim/handshaker.h"
 #include "sim/link.h"
@@ -67,6 +68,11 @@ class Host {
   void revoke_regions(double chance, Random& random);
   // Seals something under the nonce of each path's last packet, and sends it nowhere. For tests of who watches nonces.
   void repeat_nonces();
+  // For tests of who looks for what is left over: a timer that nobody will cancel, credit that no answer gives back,
+  // and regions that, from now on, nobody remembers to take back.
+  void leak_a_timer();
+  void leak_credit();
+  void forget_regions() { forgets_regions_ = true; }
   // How others name it.
   const Address& address() const { return address_; }
   // What its engine knows the other host by.
@@ -125,6 +131,8 @@ class Host {
   Instant next_poll_ = Instant::never();
   std::uint64_t poll_ticket_ = 0;  // of the one scheduled poll that counts
   std::uint64_t polls_ = 0;
+  schedule::Timer leaked_timer_;
+  bool forgets_regions_ = false;
 };
 
 }  // namespace weir::sim

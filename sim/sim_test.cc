@@ -65,13 +65,17 @@ TEST_P(ABrokenHost, IsCaught) {
   EXPECT_NE(report.violations[0].find("weir sim --seed 5 --scenario calm"), std::string::npos);
 }
 
-INSTANTIATE_TEST_SUITE_P(Sim, ABrokenHost,
-                         testing::Values(Broken{"CompletesTwice", Sabotage::completes_twice, "completed again"},
-                                         Broken{"RunsTwice", Sabotage::runs_twice, "ran 2 times"},
-                                         Broken{"SwapsReplies", Sabotage::swaps_replies, "does not belong to it"},
-                                         Broken{"LeaksARequest", Sabotage::leaks_a_request, "shows a message's"},
-                                         Broken{"ForgetsAnAnswer", Sabotage::forgets_an_answer, "left over"}),
-                         [](const auto& test) { return std::string(test.param.test); });
+INSTANTIATE_TEST_SUITE_P(
+    Sim, ABrokenHost,
+    testing::Values(Broken{"CompletesTwice", Sabotage::completes_twice, "completed again"},
+                    Broken{"RunsTwice", Sabotage::runs_twice, "ran 2 times"},
+                    Broken{"SwapsReplies", Sabotage::swaps_replies, "does not belong to it"},
+                    Broken{"LeaksARequest", Sabotage::leaks_a_request, "shows a message's"},
+                    Broken{"ForgetsAnAnswer", Sabotage::forgets_an_answer, "incoming transfers left over"},
+                    Broken{"KeepsATimer", Sabotage::keeps_a_timer, " timers left over"},
+                    Broken{"KeepsCredit", Sabotage::keeps_credit, " bytes of credit left over"},
+                    Broken{"KeepsAReceiveBuffer", Sabotage::keeps_a_receive_buffer, " receive buffers left over"}),
+    [](const auto& test) { return std::string(test.param.test); });
 
 // Builds that watch every nonce watch those of the simulator, too.
 TEST(ABrokenHostDeathTest, ThatRepeatsANonceIsStopped) {
@@ -347,6 +351,12 @@ TEST(LargeMessages, ThatAreSwappedOrKeptAreFound) {
   EXPECT_NE(swapped.find("does not belong to it"), std::string::npos) << swapped;
   const Report kept = run_one("large", 5, {.sabotage = Sabotage::keeps_a_large_request});
   EXPECT_NE(all_violations(kept).find("bytes of large messages left over"), std::string::npos) << all_violations(kept);
+}
+
+TEST(LargeMessages, TheRegionsOfWhichAreForgottenAreFound) {
+  ASSERT_TRUE(run_one("large", 5).violations.empty());
+  const Report report = run_one("large", 5, {.sabotage = Sabotage::keeps_regions});
+  EXPECT_NE(all_violations(report).find(" regions left over"), std::string::npos) << all_violations(report);
 }
 
 TEST(Recovery, IsFoundToBeSlowWhereTheRestartedHostHasLostItsSigner) {

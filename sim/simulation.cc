@@ -274,6 +274,15 @@ void Simulation::replay_conversation(Duration settle) {
   }
 }
 
+void Simulation::sabotage_hosts() {
+  for (const auto& host : hosts_) {
+    if (sabotage_ == Sabotage::repeats_a_nonce) host->repeat_nonces();
+    if (sabotage_ == Sabotage::keeps_a_timer) host->leak_a_timer();
+    if (sabotage_ == Sabotage::keeps_credit) host->leak_credit();
+    if (sabotage_ == Sabotage::keeps_regions) host->forget_regions();
+  }
+}
+
 Report Simulation::run() {
   Random starts = stream(scenario_.seed, "starts");
   for (const auto& host : hosts_) {
@@ -291,11 +300,7 @@ Report Simulation::run() {
     write_request(leak, {.bytes = 200});
     world_.network.transmit(0, {.source = hosts_[0]->address(), .destination = hosts_[1]->address(), .bytes = leak});
   }
-  if (sabotage_ == Sabotage::repeats_a_nonce) {
-    world_.queue.at(start_ + scenario_.span / 2, [this] {
-      for (const auto& host : hosts_) host->repeat_nonces();
-    });
-  }
+  if (sabotage_ != Sabotage::none) world_.queue.at(start_ + scenario_.span / 2, [this] { sabotage_hosts(); });
   if (attacker_) attacker_->start(scenario_.attack_interval);
   run_until(start_ + scenario_.span, [this] { return workload_.is_done() && world_.now() >= start_ + scenario_.span; });
   workload_.stop();

@@ -76,6 +76,7 @@ class Simulation {
   void check_credentials();
   bool nothing_was_lost() const;
   void replay_conversation(Duration settle);
+  void sabotage_hosts();
   Report report();
 
   Scenario scenario_;

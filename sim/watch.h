@@ -49,6 +49,18 @@ class Watch final : public Subscriber {
   void on(const event::MemoryAwaited& e) override {
     world_.journal.note(world_.now(), "memory-awaited host path transfer", {host_, e.path, e.transfer});
   }
+  void on(const event::RegionRevoked& e) override {
+    world_.journal.note(world_.now(), "region-revoked host path transfer", {host_, e.path, e.transfer});
+  }
+  void on(const event::RegionLost& e) override {
+    world_.journal.note(world_.now(), "region-lost host path transfer", {host_, e.path, e.transfer});
+  }
+  void on(const event::RegionExhausted& e) override {
+    world_.journal.note(world_.now(), "memory-exhausted host path transfer", {host_, e.path, e.transfer});
+  }
+  void on(const event::WriteRefused& e) override {
+    world_.journal.note(world_.now(), "write-refused host path bytes", {host_, e.path, e.bytes});
+  }
   void on(const event::PeerHealthChanged& e) override {
     world_.journal.note(world_.now(), "health host path health", {host_, e.path, static_cast<std::uint64_t>(e.health)});
   }

@@ -347,6 +347,11 @@ void Workload::on_request(HostId host, transfer::IncomingTransfer& request) {
     detail::pin(request.delivery.pin);
     sites_[host].kept.push_back(request.delivery.pin);
   }
+  if (sabotage_ == Sabotage::keeps_a_receive_buffer && request.landing() == nullptr &&
+      request.delivery.pin != nullptr && sites_[host].kept.empty()) {
+    detail::pin(request.delivery.pin);
+    sites_[host].kept.push_back(request.delivery.pin);
+  }
   const std::uint64_t key = next_pending_++;
   Site& site = sites_[host];
   Pending& pending = site.pending[key];

@@ -50,6 +50,10 @@ enum class Sabotage : std::uint8_t {
   forgets_an_answer,
   leaks_a_request,
   keeps_a_large_request,
+  keeps_a_receive_buffer,
+  keeps_a_timer,
+  keeps_credit,
+  keeps_regions,
   repeats_a_nonce,
 };
 

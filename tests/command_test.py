@@ -9,6 +9,7 @@ import os
 import pathlib
 import pty
 import re
+import select
 import shutil
 import signal
 import socket
@@ -16,6 +17,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
 WEIR = None
@@ -77,6 +79,58 @@ def has_ipv6():
         return True
     except OSError:
         return False
+
+
+def threads_of(process):
+    """The names of a process's threads, and the cores that each may run on."""
+    names, cores = [], []
+    for task in pathlib.Path(f"/proc/{process}/task").iterdir():
+        names.append((task / "comm").read_text().strip())
+        cores.append(re.search(r"(?m)^Cpus_allowed_list:\s*(\S+)$", (task / "status").read_text()).group(1))
+    return names, cores
+
+
+class Relay:
+    """Between one client and a server: passes datagrams on, except each nth of either way. A context."""
+
+    def __init__(self, to, drop_every):
+        host, port = to.rsplit(":", 1)
+        self.to, self.drop_every, self.seen, self.dropped = (host, int(port)), drop_every, 0, 0
+        self.front, self.back = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))
+        for end in self.front, self.back:
+            end.bind((LOOPBACK, 0))
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        self.address = f"{LOOPBACK}:{self.front.getsockname()[1]}"
+        self.wake, self.woken = socket.socketpair()
+        self.thread = threading.Thread(target=self.run)
+
+    def run(self):
+        client, passed = None, {self.front: 0, self.back: 0}
+        while True:
+            ready = select.select([self.front, self.back, self.woken], [], [])[0]
+            if self.woken in ready:
+                return
+            for end in ready:
+                datagram, source = end.recvfrom(65536)
+                client = source if end is self.front else client
+                self.seen += 1
+                passed[end] += 1
+                if passed[end] % self.drop_every == 0:
+                    self.dropped += 1
+                elif end is self.front:
+                    self.back.sendto(datagram, self.to)
+                else:
+                    self.front.sendto(datagram, client)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.wake.send(b"x")
+        self.thread.join()
+        for end in self.front, self.back, self.wake, self.woken:
+            end.close()
 
 
 class Case(unittest.TestCase):
@@ -145,7 +199,7 @@ class Doctor(Case):
         report = json.loads(result.stdout)
         names = [check["name"] for check in report["checks"]]
         for name in ("receive buffer", "send buffer", "send offload (GSO)", "receive offload (GRO)", "AES",
-                     "memory maps", "descriptors", "huge pages", "isolated cores", "clock source", "cores"):
+                     "memory maps", "descriptors", "locked memory", "huge pages", "isolated cores", "clock source", "cores"):
             self.assertIn(name, names)
         for check in report["checks"]:
             self.assertEqual(check["ok"], check["costs"] == "", check)
@@ -172,15 +226,101 @@ class Perf(Case):
         self.assertGreaterEqual(report["cpu_s"], 0)  # a short run may take less than the clock's tick
         for name in "bytes_sent", "packets_sent", "mtu":
             self.assertGreater(report[name], 0, name)
-        for name in "bytes_retransmitted", "packets_control_only":
-            self.assertGreaterEqual(report[name], 0, name)
-        self.assertGreater(report["goodput"], 0)
-        self.assertLess(report["goodput"], 1)
+        self.check_wire(report, size)
         self.assertIsInstance(report["aes_backend"], str)
         self.assertIsInstance(report["link"], str)
         # What went over the wire was at least the payload.
         self.assertGreaterEqual(report["bytes_sent"], report["calls"] * size)
         return report
+
+    def check_wire(self, report, size):
+        """That the figures about packets and bytes agree with each other."""
+        self.assertGreaterEqual(report["packets_control_only"], 0)
+        self.assertLessEqual(report["packets_control_only"], report["packets_sent"])
+        self.assertLessEqual(report["packets_lost"], report["packets_sent"])
+        self.assertLess(report["bytes_retransmitted"], report["bytes_sent"])
+        # Useful bytes of all bytes. What was outstanding at the beginning or the end may be counted or not.
+        self.assertAlmostEqual(report["goodput"], report["calls"] * size / report["bytes_sent"],
+                               delta=report["window"] * size / report["bytes_sent"] + 0.001)
+        self.assertLess(report["goodput"], 1)
+
+    def test_counts_what_was_lost_and_sent_again(self):
+        """Through a relay that drops one datagram in ten, each way."""
+        with server() as peer, Relay(peer.address, drop_every=10) as relay:
+            result = weir("perf", "client", "--peer", relay.address, "--window", 16, "--size", 4000, "--count", 2000,
+                          "--mtu", 1500, "--json")
+            lossy = self.check_report(result, 4000, 32)
+            self.assertGreater(relay.dropped, 20)
+            for name in "packets_lost", "frames_retransmitted", "bytes_retransmitted":
+                self.assertGreater(lossy[name], 20, name)
+            self.assertLess(lossy["packets_lost"], relay.seen)
+            self.assertLess(lossy["goodput"], 0.93)
+
+    def test_who_only_receives_sends_little_but_acknowledgements(self):
+        """Many bytes come for each that goes."""
+        with server() as peer:
+            for mode in "inline", "threads":
+                result = weir("perf", "get", "--peer", peer.address, "--window", 1, "--size", 20 << 20, "--count", 3,
+                              "--mode", mode, "--json")
+                self.expect_success(result)
+                report = json.loads(result.stdout)
+                self.assertGreater(report["bytes_received"], 60 << 20)
+                self.assertGreater(report["packets_received"], (60 << 20) // 65507)
+                self.assertGreater(report["packets_control_only"], 10)
+                self.assertLessEqual(report["packets_control_only"], report["packets_sent"])
+                result = weir("perf", "client", "--peer", peer.address, "--window", 1, "--size", 32, "--reply", 3 << 20,
+                              "--count", 20, "--mode", mode, "--json")
+                report = self.check_report(result, 32, 3 << 20)
+                self.assertGreater(report["packets_control_only"], report["packets_sent"] // 2)
+
+    @unittest.skipUnless(pathlib.Path("/proc/self/task").exists(), "nothing says where threads may run")
+    def test_runs_on_the_core_and_with_the_workers_that_it_was_given(self):
+        core = max(os.sched_getaffinity(0))
+        with server("--core", str(core), "--mode", "threads", "--workers", "2") as peer:
+            names, cores = threads_of(peer.pid)
+            self.assertEqual(sorted(name for name in names if name.startswith("weir-worker")),
+                             ["weir-worker-0", "weir-worker-1"])
+            self.assertEqual(set(cores), {str(core)})
+            self.check_report(weir("perf", "client", "--peer", peer.address, "--count", 100, "--json"), 32, 32)
+            for mode in "inline", "threads":
+                client = subprocess.Popen([WEIR, "perf", "client", "--peer", peer.address, "--core", str(core), "--mode",
+                                           mode, "--seconds", "30", "--interval", "0.1"], env=environment(),
+                                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+                try:
+                    while "calls/s" not in client.stdout.readline():  # then it calls
+                        self.assertIsNone(client.poll())
+                    client.stdout.readline()
+                    self.assertEqual(set(threads_of(client.pid)[1]), {str(core)})
+                finally:
+                    client.kill()
+                    client.communicate()
+        with server("--mode", "threads") as peer:
+            if len(os.sched_getaffinity(0)) > 1:
+                self.assertNotEqual(set(threads_of(peer.pid)[1]), {str(core)})
+        self.expect_sentence(weir("perf", "client", "--peer", f"{LOOPBACK}:9", "--core", 4000, "--count", 1), "core 4000")
+
+    def test_says_which_cipher_and_link_it_was_told_to_use(self):
+        with server("--openssl", "--portable") as peer:
+            client = ["perf", "client", "--peer", peer.address, "--count", 1000, "--json"]
+            usual = self.check_report(weir(*client), 32, 32)
+            self.assertNotIn("portable", usual["link"])
+            told = self.check_report(weir(*client, "--openssl", "--portable"), 32, 32)
+            self.assertIn("openssl", told["aes_backend"].lower())
+            self.assertIn("portable", told["link"])
+
+    def test_what_the_warm_up_does_is_not_counted(self):
+        def run(*options):
+            with server() as peer:
+                result = weir("perf", "client", "--peer", peer.address, "--window", 4, "--seconds", 0.3, "--json",
+                              *options)
+                report = self.check_report(result, 32, 32)
+                peer.send_signal(signal.SIGTERM)
+                answered = int(re.search(r"answered ([\d,]+) requests", peer.stdout.read()).group(1).replace(",", ""))
+                return report, answered
+        report, answered = run("--warm-up", "0")
+        self.assertLessEqual(answered - report["calls"], 2 * 4)
+        report, answered = run("--warm-up", "0.5")
+        self.assertGreater(answered - report["calls"], 2 * 4)
 
     def test_each_mode_of_client_and_server(self):
         for server_mode in "inline", "threads":
@@ -296,10 +436,16 @@ class Perf(Case):
 
     def test_lines_while_it_runs_and_a_summary(self):
         with server() as peer:
-            result = weir("perf", "client", "--peer", peer.address, "--seconds", 1, "--interval", 0.25)
+            result = weir("perf", "client", "--peer", peer.address, "--size", 16000, "--seconds", 1, "--interval",
+                          0.25)
             self.expect_success(result)
-            lines = re.findall(r"(?m)^ *\d+\.\d\d-\d+\.\d\d .* calls?/s|^ *\d+\.\d\d-\d+\.\d\d ", result.stdout)
+            # When, calls, bytes, two latencies, and what was sent again.
+            lines = re.findall(r"(?m)^ *(\d+\.\d\d)-(\d+\.\d\d) +([\d.]+(?: [kM])?) +([\d.]+) MB/s +[\d.]+ [mu]?s +[\d.]+ [mu]?s"
+                               r" +\d+ frames, ", result.stdout)
             self.assertGreaterEqual(len(lines), 3, result.stdout)
+            for begin, end, _, _ in lines:
+                self.assertGreater(float(end), float(begin))
+            self.assertTrue(any(float(calls.rstrip(" kM")) > 0 and float(megabytes) > 0 for _, _, calls, megabytes in lines))
             self.assertIn("p99.9", result.stdout)
             self.assertIn("goodput", result.stdout)
 

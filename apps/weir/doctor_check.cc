@@ -10,10 +10,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <limits>
 #include <optional>
+#include <string_view>
 
 #include "apps/weir/command.h"
 #include "apps/weir/format.h"
@@ -75,6 +77,24 @@ Check check_buffer(const std::filesystem::path& root, const char* direction, con
                     : "large bursts take more system calls to send";
   check.mend = fmt::format("sudo sysctl -w net.core.{}={}", setting, wanted);
   return check;
+}
+
+// The file has a line of headings.
+bool swaps(const std::filesystem::path& root) {
+  std::ifstream file(root / "proc/swaps");
+  std::string line;
+  return std::getline(file, line) && std::getline(file, line) && !line.empty();
+}
+
+bool may_lock_anything(const std::filesystem::path& root) {
+  constexpr int kIpcLock = 14;  // CAP_IPC_LOCK
+  constexpr std::string_view kField = "CapEff:";
+  std::ifstream file(root / "proc/self/status");
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with(kField)) continue;
+    return (std::strtoull(line.c_str() + kField.size(), nullptr, 16) >> kIpcLock & 1) != 0;
+  }
+  return false;
 }
 
 std::string limit_text(rlim_t limit) {
@@ -168,6 +188,32 @@ Check check_descriptors() {
   return check;
 }
 
+// Weir locks no memory itself, and where nothing is swapped out there is nothing to lock.
+Check check_locked_memory(const std::filesystem::path& root) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0) return unknown("locked memory");
+  const Limits limits;
+  const std::uint64_t wanted = limits.buffer_bytes + limits.large_request_bytes + limits.large_reply_bytes;
+  const bool is_enough = limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= wanted;
+  Check check{.name = "locked memory",
+              .found = limit.rlim_cur == RLIM_INFINITY
+                           ? std::string("this process may lock all it has")
+                           : fmt::format("this process may lock {}; a pool's messages take up to {}",
+                                         in_bytes(limit.rlim_cur), in_bytes(wanted))};
+  if (is_enough) return check;
+  if (!swaps(root)) {
+    check.found += ", and nothing is swapped out here";
+  } else if (may_lock_anything(root)) {
+    check.found += ", but CAP_IPC_LOCK lets it lock all it has";
+  } else {
+    check.ok = false;
+    check.costs =
+        "the kernel may swap out what messages lie in, and no mlockall() prevents it: a call waits for a disk";
+    check.mend = "ulimit -l unlimited   (in a systemd unit: LimitMEMLOCK=infinity; then mlockall() in the application)";
+  }
+  return check;
+}
+
 Check check_map_count(const std::filesystem::path& root) {
   std::optional<std::uint64_t> count = number_in(root, "proc/sys/vm/max_map_count");
   if (!count) return unknown("memory maps");
@@ -256,6 +302,7 @@ std::vector<Check> check_machine(const std::filesystem::path& root) {
   checks.push_back(check_aes());
   checks.push_back(check_map_count(root));
   checks.push_back(check_descriptors());
+  checks.push_back(check_locked_memory(root));
   checks.push_back(check_huge_pages(root));
   checks.push_back(check_isolation(root, usable_cores()));
   checks.push_back(check_clock_source(root));

@@ -23,6 +23,7 @@ Check check_descriptors();
 // Whether this process gets the buffers that a pool asks for, whatever the system's limit is: with CAP_NET_ADMIN.
 bool may_force_socket_buffers();
 std::vector<Check> check_socket_buffers(const std::filesystem::path& root, bool may_force);
+Check check_locked_memory(const std::filesystem::path& root);
 Check check_map_count(const std::filesystem::path& root);
 Check check_huge_pages(const std::filesystem::path& root);
 Check check_isolation(const std::filesystem::path& root, int cores);

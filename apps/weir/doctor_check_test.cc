@@ -102,6 +102,25 @@ TEST_F(DoctorCheck, WantsEnoughDescriptors) {
   expect_trouble(check_descriptors(), "ulimit -n 1024");
 }
 
+TEST_F(DoctorCheck, WantsMemoryThatCanBeLockedWhereSomethingIsSwappedOut) {
+  const Limit limit(RLIMIT_MEMLOCK, 64 << 10);
+  const std::string headings = "Filename\tType\tSize\tUsed\tPriority";
+  write("proc/swaps", headings + "\n/dev/sda2 partition 1000000 0 -2");
+  write("proc/self/status", "Name:\tweir\nCapEff:\t0000000000003fff");
+  const Check check = check_locked_memory(root_);
+  expect_trouble(check, "ulimit -l unlimited");
+  EXPECT_NE(check.mend.find("LimitMEMLOCK=infinity"), std::string::npos) << check.mend;
+  EXPECT_NE(check.found.find("may lock 64.0 KiB"), std::string::npos) << check.found;
+
+  write("proc/self/status", "Name:\tweir\nCapEff:\t0000000000004000");
+  EXPECT_TRUE(check_locked_memory(root_).ok) << "the limit does not hold for CAP_IPC_LOCK";
+  write("proc/self/status", "Name:\tweir\nCapEff:\t0000000000000000");
+  EXPECT_FALSE(check_locked_memory(root_).ok);
+  write("proc/swaps", headings);
+  EXPECT_TRUE(check_locked_memory(root_).ok);
+  EXPECT_EQ(check_locked_memory(root_).costs + check_locked_memory(root_).mend, "");
+}
+
 TEST_F(DoctorCheck, WantsEnoughMemoryMaps) {
   write("proc/sys/vm/max_map_count", "1000");
   expect_trouble(check_map_count(root_), "sudo sysctl -w vm.max_map_count=");

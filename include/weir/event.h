@@ -1,6 +1,8 @@
-// What a pool tells about itself while it works. Each event is declared once, here; counters derive from the same
-// events. A subscriber is called from several threads at once (each worker, the watchdog, the thread in open(), and,
-// about huge pages, one that allocates), must not block and must not call back into the pool.
+// What a pool tells about itself while it works. Each event is declared once, here. Counters of what has an event of
+// its own derive from those events; what happens with every packet or small call is counted where it happens and has
+// none, which would cost more than the packet. A subscriber is called from several threads at once (each worker, the
+// watchdog, the thread in open(), one that allocates about huge pages, and one that opens a large message about a
+// forged record), must not block and must not call back into the pool.
 #pragma once
 
 #include <chrono>
@@ -91,6 +93,46 @@ struct MemoryAwaited {
   std::uint64_t transfer;
   std::chrono::microseconds retry_hint;
 };
+// A peer may write a large message into memory of ours, from now on.
+struct RegionGranted {
+  Meta meta;
+  std::uint32_t path;
+  std::uint64_t region;
+  std::uint64_t bytes;
+};
+// We take that memory back: its time is over, or others need it. The peer is told.
+struct RegionRevoked {
+  Meta meta;
+  std::uint32_t path;
+  std::uint64_t region;
+  std::uint64_t transfer;  // of the message that was being written; 0: none was
+};
+// We have no memory for a peer's large message now. It waits in line.
+struct RegionExhausted {
+  Meta meta;
+  std::uint32_t path;
+  std::uint64_t transfer;
+};
+// The peer took the memory back that we wrote a large message into. The message asks for other memory.
+struct RegionLost {
+  Meta meta;
+  std::uint32_t path;
+  std::uint64_t region;
+  std::uint64_t transfer;
+};
+// A peer's write into memory that is not, or no longer, granted to it. It changed no byte.
+struct WriteRefused {
+  Meta meta;
+  std::uint32_t path;
+  std::uint64_t region;
+  std::uint32_t bytes;
+};
+// A record of a large message has arrived, but did not authenticate when it was opened.
+struct RecordForged {
+  Meta meta;
+  std::uint32_t path;
+  std::uint64_t record;  // its number in the message
+};
 struct PeerHealthChanged {
   Meta meta;
   std::uint32_t path;
@@ -120,7 +162,9 @@ struct WorkerStalled {
 
 }  // namespace event
 
-// Totals of one worker since it started.
+// Totals of one worker since it started. Counted from its events: calls_failed, packets_lost, packets_rejected,
+// probe_timeouts, key_rotations, handshakes_failed, credit_blocked, degradations, regions_*, writes_refused and
+// records_forged. The others have no events; what the handshake thread and the system tell has no counter.
 struct Counters {
   std::uint64_t calls_started = 0, calls_completed = 0, calls_failed = 0;
   std::uint64_t requests_received = 0, requests_dispatched = 0, requests_duplicate = 0, replies_sent = 0;
@@ -155,6 +199,12 @@ class Subscriber {
   virtual void on(const event::KeyRotated&) {}
   virtual void on(const event::CreditBlocked&) {}
   virtual void on(const event::MemoryAwaited&) {}
+  virtual void on(const event::RegionGranted&) {}
+  virtual void on(const event::RegionRevoked&) {}
+  virtual void on(const event::RegionExhausted&) {}
+  virtual void on(const event::RegionLost&) {}
+  virtual void on(const event::WriteRefused&) {}
+  virtual void on(const event::RecordForged&) {}
   virtual void on(const event::PeerHealthChanged&) {}
   virtual void on(const event::PeerRestarted&) {}
   virtual void on(const event::HandshakeFailed&) {}

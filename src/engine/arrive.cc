@@ -172,7 +172,7 @@ void Core::wait_for_memory(Path& path, Arrival& arrival, Instant now) {
     take_returned(now);
     if (!still_waits()) return;
   }
-  ++events.counters.regions_exhausted;
+  events.emit(event::RegionExhausted{{}, path.id, id.packed()});
   path.again.push({.slot = id.slot,
                    .kind = static_cast<std::uint8_t>(SentKind::region_exhausted),
                    .offset = static_cast<std::uint16_t>(side),
@@ -221,7 +221,7 @@ Core::Verdict Core::on_slice(Path& path, const wire::SliceFrame& frame, ByteSpan
   const auto [region, refusal] = regions.check_write(
       {.region = frame.region, .path_serial = path.serial, .offset = offset, .length = slice.size()});
   if (region == nullptr) {  // it changes no byte; an honest sender has been told already, or soon is
-    ++events.counters.writes_refused;
+    events.emit(event::WriteRefused{{}, path.id, frame.region, static_cast<std::uint32_t>(slice.size())});
     return Verdict::fine;
   }
   if (!regions.cover(*region, {.begin = offset, .end = offset + slice.size()}, now)) return Verdict::not_now;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/engine_access.h"
 #include "engine/engine_testing.h"
 #include "weir/event.h"
 
@@ -33,6 +34,11 @@ class Recorder final : public Subscriber {
   void on(const event::KeyRotated& e) override { keep(rotated, e); }
   void on(const event::CreditBlocked& e) override { keep(blocked, e); }
   void on(const event::MemoryAwaited& e) override { keep(awaited, e); }
+  void on(const event::RegionGranted& e) override { keep(granted, e); }
+  void on(const event::RegionRevoked& e) override { keep(revoked, e); }
+  void on(const event::RegionExhausted& e) override { keep(exhausted, e); }
+  void on(const event::RegionLost& e) override { keep(regions_lost, e); }
+  void on(const event::WriteRefused& e) override { keep(refused, e); }
   void on(const event::PeerHealthChanged& e) override {
     keep(health, e);
     peers.emplace_back(e.peer);
@@ -62,6 +68,11 @@ class Recorder final : public Subscriber {
     EXPECT_EQ(counters.key_rotations, rotated.size());
     EXPECT_EQ(counters.credit_blocked, blocked.size());
     EXPECT_EQ(counters.handshakes_failed, handshakes.size());
+    EXPECT_EQ(counters.regions_granted, granted.size());
+    EXPECT_EQ(counters.regions_revoked, revoked.size());
+    EXPECT_EQ(counters.regions_exhausted, exhausted.size());
+    EXPECT_EQ(counters.regions_lost, regions_lost.size());
+    EXPECT_EQ(counters.writes_refused, refused.size());
   }
 
   bool wants = true;
@@ -76,6 +87,11 @@ class Recorder final : public Subscriber {
   std::vector<event::KeyRotated> rotated;
   std::vector<event::CreditBlocked> blocked;
   std::vector<event::MemoryAwaited> awaited;
+  std::vector<event::RegionGranted> granted;
+  std::vector<event::RegionRevoked> revoked;
+  std::vector<event::RegionExhausted> exhausted;
+  std::vector<event::RegionLost> regions_lost;
+  std::vector<event::WriteRefused> refused;
   std::vector<event::PeerHealthChanged> health;
   std::vector<std::string> peers;
   std::vector<event::PeerRestarted> restarted;
@@ -259,11 +275,42 @@ TEST_F(Events, ALargeMessageThatWaitsForThePeersMemoryIsTold) {
   ASSERT_FALSE(client.awaited.empty());
   ASSERT_FALSE(client.moved.empty());
   EXPECT_EQ(client.awaited[0].transfer, client.moved.back().transfer) << "the second one";
+  EXPECT_GT(client.awaited[0].retry_hint, 0us);
+  // The server says the same of itself.
+  ASSERT_FALSE(server.granted.empty());
+  EXPECT_GE(server.granted[0].bytes, body.size());
+  ASSERT_EQ(server.exhausted.size(), 1u);
+  EXPECT_EQ(server.exhausted[0].transfer, client.awaited[0].transfer);
   pair->client().close(pair->now);
   pair->run_for(1s);
   buffer::Landing* const kept = held[0]->landing();
   pair->server().reply(*held[0], {}, {}, pair->now);
   detail::unpin(kept);
+}
+
+TEST_F(Events, MemoryThatIsTakenBackIsToldByBothAndSoIsWhatIsWrittenIntoItAllTheSame) {
+  begin();
+  TestCall call;
+  pair->serve("take", [](Engine& engine, IncomingTransfer& request, Instant at) { engine.reply(request, {}, {}, at); });
+  pair->call_large(call, "take", std::string(8 << 20, 'x'), {}, std::chrono::hours(1));
+  const auto has_begun = [&] {
+    return !server.granted.empty() && pair->server().events().counters.payload_bytes_received > (1u << 20);
+  };
+  ASSERT_TRUE(pair->run_until(has_begun));
+  const std::uint64_t region = server.granted[0].region;
+  EXPECT_EQ(testing::EngineAccess::revoke_regions(pair->server(), pair->now, [](const auto&) { return true; }), 1u);
+  ASSERT_EQ(server.revoked.size(), 1u);
+  EXPECT_EQ(server.revoked[0].region, region);
+  ASSERT_TRUE(ends(call));
+  EXPECT_FALSE(call.failed) << call.reply;
+  ASSERT_EQ(client.regions_lost.size(), 1u);
+  EXPECT_EQ(client.regions_lost[0].region, region);
+  EXPECT_EQ(client.regions_lost[0].transfer, server.revoked[0].transfer);
+  ASSERT_FALSE(server.refused.empty()) << "what was on its way";
+  for (const event::WriteRefused& one : server.refused) {
+    EXPECT_EQ(one.region, region);
+    EXPECT_GT(one.bytes, 0u);
+  }
 }
 
 // ---- peers ----

@@ -41,7 +41,7 @@ token::Region* Core::grant_region(Path& path, std::uint64_t bytes, std::uint32_t
     forget_landing(landing);
     return nullptr;
   }
-  ++events.counters.regions_granted;
+  events.emit(event::RegionGranted{{}, path.id, region->id, bytes});
   path.again.push({.slot = token::RegionId::unpack(region->id).slot,
                    .kind = static_cast<std::uint8_t>(SentKind::region_grant),
                    .generation = token::RegionId::unpack(region->id).generation});
@@ -134,7 +134,7 @@ void Core::revoke_spare_tokens(Instant now) {
 // Takes a region back from its sender, who is told. Its message, if there is one, waits for the sender to ask again.
 void Core::revoke_region(Path& path, token::Region& region, Instant now) {
   const wire::TransferId id = wire::TransferId::unpack(region.transfer);
-  ++events.counters.regions_revoked;
+  events.emit(event::RegionRevoked{{}, path.id, region.id, region.is_bound() ? region.transfer : 0});
   const token::RegionId name = token::RegionId::unpack(region.id);
   if (region.is_bound()) {
     path.again.push({.slot = id.slot,

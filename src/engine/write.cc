@@ -151,7 +151,7 @@ void Core::on_revoke(Path& path, const wire::RevokeFrame& frame, Instant now) {
   Writer* const writer = find_writer(path, frame.side, frame.id);
   // Whatever we write into: the receiver grants no other region before we have asked for it, so that one is gone, too.
   if (writer == nullptr || writer->has_lost(frame.region)) return;
-  ++events.counters.regions_lost;
+  events.emit(event::RegionLost{{}, path.id, frame.region, frame.id.packed()});
   stop_writing(path, *writer);
   if (writer->lost_count == Writer::kMaxLostRegions) {
     if (!writer->is_reply()) {

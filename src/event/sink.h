@@ -45,6 +45,11 @@ class Sink {
   void count(const ProbeTimeout&) { ++counters.probe_timeouts; }
   void count(const KeyRotated&) { ++counters.key_rotations; }
   void count(const CreditBlocked&) { ++counters.credit_blocked; }
+  void count(const RegionGranted&) { ++counters.regions_granted; }
+  void count(const RegionRevoked&) { ++counters.regions_revoked; }
+  void count(const RegionExhausted&) { ++counters.regions_exhausted; }
+  void count(const RegionLost&) { ++counters.regions_lost; }
+  void count(const WriteRefused&) { ++counters.writes_refused; }
   void count(const HandshakeFailed&) { ++counters.handshakes_failed; }
   void count(const Degraded&) { ++counters.degradations; }
 

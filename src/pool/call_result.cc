@@ -41,7 +41,7 @@ Error with_names(const CallRecord* record, const std::string& peer, Error error,
 Result<Reply> take_landing(buffer::Landing* landing, Gate& gate) {
   Body body(landing->whole(), landing);
   if (!buffer::open_all(*landing)) {
-    gate.count_forged();
+    gate.tell_forged(*landing);
     return std::unexpected(Error(Code::unauthenticated, kForgedReply, true));
   }
   return Result<Reply>(std::in_place, std::move(body), landing->header_bytes);

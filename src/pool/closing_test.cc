@@ -30,6 +30,10 @@ TEST(Closing, CloseWaitsForWhatIsOutstanding) {
   Call call = client.peer(server.listen_address()).unary("slow", "", {.deadline = 1h});
   await([&] { return is_running.load(); });
   std::thread closer([&] { EXPECT_TRUE(server.close(1h)); });
+  // It has begun when the pool makes no new calls.
+  Pool other = open(server_config(1));
+  serve_echo(other);
+  await([&] { return !server.peer(other.listen_address()).unary("echo", "", {.deadline = 1h}).get(); });
   may_go = true;
   closer.join();
   EXPECT_EQ(text_of(call.get()), "done");

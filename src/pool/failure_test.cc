@@ -1,5 +1,6 @@
 // Everything that can go wrong is an error value with a code and a sentence; bad configuration is refused at open.
 #include <atomic>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -227,7 +228,8 @@ TEST(Failure, AHandleThatWasUsedUp) {
   EXPECT_EQ(code_of(call.get()), Code::invalid_argument);
 }
 
-TEST(Failure, APeerThatClosesFailsItsCallersAtOnce) {
+// The callers would notice a silence after an hour only: the end of the test is that they were told.
+TEST(Failure, APeerThatClosesTellsItsCallersAtOnce) {
   Pool server = open(server_config(1));
   std::atomic<int> held{0};
   std::vector<Responder> kept;
@@ -235,18 +237,40 @@ TEST(Failure, APeerThatClosesFailsItsCallersAtOnce) {
     kept.push_back(request.defer());
     ++held;
   }));
-  Pool client = open(client_config(1));
+  struct Watch final : Subscriber {
+    void on(const event::PeerHealthChanged& e) override {
+      if (e.health == event::PeerHealth::closed) ++closed;
+      if (e.health == event::PeerHealth::failed) ++failed;
+    }
+    std::atomic<int> closed{0}, failed{0};
+  };
+  constexpr int kClients = 3;
+  std::vector<std::shared_ptr<Watch>> watches;
+  std::vector<Pool> clients;
   std::vector<Call> calls;
-  for (int i = 0; i < 10; ++i)
-    calls.push_back(client.peer(server.listen_address()).unary("hold", "", {.deadline = 1h}));
-  await([&] { return held == 10; });
+  for (int k = 0; k < kClients; ++k) {
+    Config config = client_config(1);
+    config.timeouts.silence = 1h;
+    config.subscriber = watches.emplace_back(std::make_shared<Watch>());
+    clients.push_back(open(config));
+    for (int i = 0; i < 10; ++i) {
+      calls.push_back(clients.back().peer(server.listen_address()).unary("hold", "", {.deadline = 1h}));
+    }
+  }
+  await([&] { return held == kClients * 10; });
   Result<void> closed = server.close(10ms);
   ASSERT_FALSE(closed);
   EXPECT_EQ(closed.error().code(), Code::timeout);
   for (Call& call : calls) {
     Result<Reply> result = call.get();
     ASSERT_FALSE(result);
+    EXPECT_EQ(result.error().code(), Code::peer_failed) << result.error().to_string();
+    EXPECT_NE(result.error().message().find("the peer closed"), std::string::npos) << result.error().to_string();
     EXPECT_TRUE(result.error().may_have_run()) << result.error().to_string();
+  }
+  for (const auto& watch : watches) {
+    EXPECT_EQ(watch->closed, 1);
+    EXPECT_EQ(watch->failed, 0);
   }
   kept.clear();  // answers to nobody, after the pool has gone
 }

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "pool/call.h"
 #include "pool/incoming_record.h"
+#include "worker/clock.h"
 
 namespace weir::pool {
 namespace {
@@ -62,8 +63,17 @@ void Port::publish() {
   gate().ring(this);
 }
 
-Gate::Gate(std::shared_ptr<worker::Worker> worker, const Limits& limits)
-    : id_(next_gate_id()), worker_(std::move(worker)), limits_(limits) {}
+Gate::Gate(std::shared_ptr<worker::Worker> worker, const Limits& limits, std::shared_ptr<Subscriber> subscriber)
+    : id_(next_gate_id()), worker_(std::move(worker)), limits_(limits), subscriber_(std::move(subscriber)) {}
+
+void Gate::tell_forged(const buffer::Landing& landing) {
+  forged_.fetch_add(1, std::memory_order_relaxed);  // relaxed: a count that publishes nothing
+  // Bodies may be opened long after the pool was closed, when nobody expects news of it.
+  if (subscriber_ == nullptr || is_closed()) return;
+  subscriber_->on(event::RecordForged{.meta = {.time_ns = worker::read_clock().ns, .worker = worker_->index()},
+                                      .path = landing.path,
+                                      .record = landing.first_record + landing.failed_record});
+}
 
 std::shared_ptr<Port> Gate::open_port(const std::shared_ptr<Gate>& self) {
   std::lock_guard lock(mutex_);

@@ -12,12 +12,14 @@
 
 #include "base/spsc_ring.h"
 #include "buffer/buffer_pool.h"
+#include "buffer/landing.h"
 #include "buffer/memory.h"
 #include "engine/engine.h"
 #include "link/receive_buffer.h"
 #include "pool/call_record.h"
 #include "pool/places.h"
 #include "weir/config.h"
+#include "weir/event.h"
 #include "worker/worker.h"
 
 namespace weir::detail {
@@ -73,15 +75,16 @@ class Port : public std::enable_shared_from_this<Port> {
 // One per post. Any thread may call it, except where it says otherwise.
 class Gate : public std::enable_shared_from_this<Gate> {
  public:
-  Gate(std::shared_ptr<worker::Worker> worker, const Limits& limits);
+  Gate(std::shared_ptr<worker::Worker> worker, const Limits& limits, std::shared_ptr<Subscriber> subscriber);
 
   std::uint64_t id() const { return id_; }
   worker::Worker& worker() { return *worker_; }
   const std::shared_ptr<worker::Worker>& shared_worker() const { return worker_; }
   const Limits& limits() const { return limits_; }
   bool is_mine() const { return worker_->is_mine(); }
-  // A record of a large message did not open. Relaxed: a count that publishes nothing.
-  void count_forged() { forged_.fetch_add(1, std::memory_order_relaxed); }
+  // A record of a large message did not open.
+  void tell_forged(const buffer::Landing& landing);
+  // Relaxed: a count that publishes nothing.
   std::uint64_t forged() const { return forged_.load(std::memory_order_relaxed); }
   bool is_closed() const { return is_closed_.load(std::memory_order_acquire); }
 
@@ -135,6 +138,7 @@ class Gate : public std::enable_shared_from_this<Gate> {
   const std::shared_ptr<worker::Worker> worker_;
   const Limits limits_;
   std::atomic<bool> is_closed_{false};
+  const std::shared_ptr<Subscriber> subscriber_;
   std::atomic<std::uint64_t> forged_{0};
   std::atomic<CallRecord*> wishes_{nullptr};
   std::atomic<IncomingRecord*> answers_{nullptr};

@@ -46,12 +46,12 @@ class Sink {
     if (arrived.landing == nullptr) return write(offset, arrived.reply->body(), taken);
     buffer::Landing& landing = *arrived.landing;
     if (is_file() || landing.is_open()) {
-      if (!buffer::open_all(landing)) return forged(gate);
+      if (!buffer::open_all(landing)) return forged(gate, landing);
       return write(offset, {landing.body, landing.bytes}, taken);
     }
     for (std::uint64_t record = 0; record < landing.records(); ++record) {
       const std::uint64_t at = record * landing.record_bytes;
-      if (!buffer::open_into(landing, record, memory_.data() + offset + at)) return forged(gate);
+      if (!buffer::open_into(landing, record, memory_.data() + offset + at)) return forged(gate, landing);
       taken += buffer::record_length(landing, record);
     }
     return {};
@@ -62,8 +62,8 @@ class Sink {
     return {Code::system, "cannot " + std::string(what) + path_ + ": " + std::generic_category().message(errno)};
   }
 
-  static Result<void> forged(Gate& gate) {
-    gate.count_forged();
+  static Result<void> forged(Gate& gate, const buffer::Landing& landing) {
+    gate.tell_forged(landing);
     return std::unexpected(Error(Code::unauthenticated, kForgedReply, true));
   }
 

@@ -39,19 +39,31 @@ void serve_task_echo(Pool& pool) {
   }));
 }
 
+struct Listener final : Subscriber {
+  void on(const event::RecordForged& e) override {
+    EXPECT_NE(e.meta.time_ns, 0);
+    EXPECT_EQ(e.record, kMiB / 2 / kRecord) << "the one with the changed byte";
+    ++forged;
+  }
+  std::atomic<std::uint64_t> forged{0};
+};
+
 // A pair of pools; the client has `workers` threads.
 struct Pair {
   explicit Pair(int workers = 1, const Limits& limits = {}, const Limits& server_limits = {}) {
     Config listening = server_config(1);
     listening.limits = server_limits;
+    listening.subscriber = at_server;
     Config calling = client_config(workers);
     calling.limits = limits;
+    calling.subscriber = at_client;
     server.emplace(open(listening));
     client.emplace(open(calling));
     serve_echo(*server);
     serve_task_echo(*server);
   }
   Peer to() const { return client->peer(server->listen_address()); }
+  const std::shared_ptr<Listener> at_server = std::make_shared<Listener>(), at_client = std::make_shared<Listener>();
   std::optional<Pool> server, client;
 };
 
@@ -263,6 +275,8 @@ TEST(Large, WhatDoesNotAuthenticateRunsNoHandlerAndReachesNoCaller) {
   EXPECT_EQ(runs, 0);
   EXPECT_EQ(total(*pair.server).records_forged, 2u);
   EXPECT_EQ(total(*pair.client).records_forged, 2u);
+  EXPECT_EQ(pair.at_server->forged, 2u) << "whoever listens is told";
+  EXPECT_EQ(pair.at_client->forged, 2u);
   EXPECT_TRUE(pair.to().unary("echo", body).get()) << "the path is none the worse for it";
 }
 

@@ -1,8 +1,11 @@
 // What must not be done inside handlers and continuations stops the process with a sentence that says what to do.
 #include <atomic>
+#include <cstdio>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -88,6 +91,45 @@ TEST_P(InsideDeathTest, Poll) {
 
 TEST_P(InsideDeathTest, Get) {
   EXPECT_DEATH(inside([](auto&, const Peer& to) { static_cast<void>(to.unary("echo", "").get()); }),
+               "get\\(\\) was called inside a handler or continuation");
+}
+
+// There may be memory at once, and then nobody waits.
+TEST_P(InsideDeathTest, GetOfAnAllocation) {
+  EXPECT_DEATH(inside([](auto& pool, auto&) {
+                 const std::size_t most_of_it = Limits{}.buffer_bytes / 4 * 3;
+                 const Result<Buffer> first = pool->allocate(most_of_it).get();
+                 std::fputs(first ? "the first one is there; " : "there is no memory", stderr);
+                 static_cast<void>(pool->allocate(most_of_it).get());
+               }),
+               "the first one is there; .*get\\(\\) was called inside a handler or continuation.*await the allocation");
+}
+
+TEST_P(InsideDeathTest, GetOfAPut) {
+  EXPECT_DEATH(inside([](auto&, const Peer& to) { static_cast<void>(to.put("place", Payload()).get()); }),
+               "get\\(\\) was called inside a handler or continuation");
+}
+
+TEST_P(InsideDeathTest, GetOfAGet) {
+  std::byte room[10];
+  EXPECT_DEATH(inside([&](auto&, const Peer& to) { static_cast<void>(to.get("place", into(room)).get()); }),
+               "get\\(\\) was called inside a handler or continuation");
+}
+
+TEST_P(InsideDeathTest, GetOfABroadcast) {
+  EXPECT_DEATH(inside([](auto& pool, const Peer& to) {
+                 const Peer peers[] = {to};
+                 static_cast<void>(pool->broadcast(peers, "echo", Payload()).get());
+               }),
+               "get\\(\\) was called inside a handler or continuation");
+}
+
+TEST_P(InsideDeathTest, GetOfSeveralCalls) {
+  EXPECT_DEATH(inside([](auto&, const Peer& to) {
+                 std::vector<Call> calls;
+                 calls.push_back(to.unary("echo", ""));
+                 static_cast<void>(all(std::move(calls)).get());
+               }),
                "get\\(\\) was called inside a handler or continuation");
 }
 
@@ -205,6 +247,36 @@ TEST_F(MisuseDeathTest, CloseInsideAnExecutorHandler) {
         static_cast<void>(client.peer(server.listen_address()).unary("bad", "", {.deadline = 1h}).get());
       },
       "closed, or its last handle dropped, inside a handler");
+}
+
+TEST_F(MisuseDeathTest, DroppingTheLastHandleInsideAnExecutorHandler) {
+  EXPECT_DEATH(
+      {
+        auto server = std::make_unique<Pool>(open(server_config(1)));
+        static_cast<void>(server->serve("bad", [&](Request) {
+          server.reset();
+          return Reply{};
+        }));
+        const std::string address = server->listen_address();
+        Pool client = open(client_config(1));
+        static_cast<void>(client.peer(address).unary("bad", "", {.deadline = 1h}).get());
+      },
+      "closed, or its last handle dropped, inside a handler");
+}
+
+// A thread of the executor may wait for anything: a handler there may block.
+TEST_F(MisuseDeathTest, AnExecutorHandlerMayGetWhatItLikes) {
+  Pool other = open(server_config(1));
+  serve_echo(other);
+  Pool server = open(server_config(1));
+  const Peer to = server.peer(other.listen_address());
+  ASSERT_TRUE(server.serve("good", [&](Request) {
+    EXPECT_TRUE(server.allocate(1).get());
+    EXPECT_TRUE(to.unary("echo", "").get());
+    return Reply{"done"};
+  }));
+  Pool client = open(client_config(1));
+  EXPECT_EQ(testing::text_of(client.peer(server.listen_address()).unary("good", "", {.deadline = 1h}).get()), "done");
 }
 
 TEST_F(MisuseDeathTest, TwoThreadsPollOneLoop) {

@@ -36,7 +36,7 @@ void refuse(IncomingRecord* record, Code code, std::string_view sentence) {
 
 void refuse_request(IncomingRecord* record) {
   if (!has_failed(*record->landing())) return refuse_unwanted(record);
-  record->core->shared->count_forged();
+  record->core->shared->tell_forged(*record->landing());
   refuse(record, Code::unauthenticated, kForgedRequest);
 }
 
@@ -49,7 +49,7 @@ void answer_intake(IncomingRecord* record) {
   const std::unique_ptr<Intake> intake = std::move(record->unopened->intake);
   buffer::Landing* const landing = take_landing(*record);
   const Body kept(landing->whole(), landing);
-  if (has_failed(*landing)) record->core->shared->count_forged();
+  if (has_failed(*landing)) record->core->shared->tell_forged(*landing);
   intake->answer(Responder(record));
 }
 
@@ -182,7 +182,7 @@ void Openings::complete(IncomingRecord* record) {
     return call->complete(
         *call, {.bytes = landing->header(), .header_bytes = landing->header_bytes, .pin = landing, .landing = landing});
   }
-  if (!call->is_dropped) post_.gate()->count_forged();
+  if (!call->is_dropped) post_.gate()->tell_forged(*landing);
   call->complete(*call,
                  {.failed = true, .code = Code::unauthenticated, .may_have_run = true, .sentence = kForgedReply});
 }

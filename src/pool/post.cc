@@ -34,7 +34,7 @@ engine::EngineConfig with_memory(engine::EngineConfig config, buffer::Memory* me
 Post::Post(Options options)
     : subscriber_(std::move(options.subscriber)),
       worker_(std::move(options.worker)),
-      gate_(std::make_shared<Gate>(worker_, options.engine.limits)),
+      gate_(std::make_shared<Gate>(worker_, options.engine.limits, subscriber_)),
       buffers_(std::move(options.buffers)),
       link_(std::move(options.link)),
       engine_(std::make_shared<engine::Engine>(

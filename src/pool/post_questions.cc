@@ -39,8 +39,11 @@ std::uint64_t Post::ask(std::unique_lock<std::mutex>& lock) {
 
 Counters Post::counters() {
   if (gate_->is_mine()) return read_counters();
+  // Nobody turns this loop, so nobody would answer: the asking thread does, in an owner's stead.
+  const bool is_free = !worker_->has_thread() && !worker_->has_owner();
+  const bool is_answered = is_free && worker_->run_on_loop([this] { answer_questions(); }, Instant{});
   std::unique_lock lock(answer_mutex_);
-  if (has_left_) return counters_copy_;
+  if (has_left_ || is_answered) return counters_copy_;
   const std::uint64_t mine = ask(lock);
   // A loop that nobody turns does not answer; then the last answer has to do.
   answered_.wait_for(lock, worker_->has_thread() ? kAnswerPatience * 25 : kAnswerPatience,

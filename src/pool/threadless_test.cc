@@ -36,6 +36,19 @@ TEST(Threadless, AnyThreadMayServeWhileAnotherBeginsToPoll) {
   }
 }
 
+// The loop belongs to nobody between one get() and the next.
+TEST(Threadless, CountersAreOfNowAlsoWhenNobodyTurnsTheLoop) {
+  Pool server = open(server_config(1));
+  serve_echo(server);
+  Pool client = open(client_config(0));
+  const Peer to = client.peer(server.listen_address());
+  for (std::uint64_t calls = 1; calls <= 3; ++calls) {
+    EXPECT_EQ(text_of(to.unary("echo", "x", {.deadline = 1h}).get()), "x");
+    EXPECT_EQ(client.counters().at(0).calls_completed, calls);
+    std::thread([&] { EXPECT_EQ(client.counters().at(0).calls_completed, calls); }).join();
+  }
+}
+
 TEST(Threadless, ManyThreadsMayWaitForTheirCalls) {
   Pool server = open(server_config(1));
   serve_echo(server);

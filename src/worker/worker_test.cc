@@ -2,7 +2,9 @@
 #include "worker/worker.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -18,6 +20,17 @@
 #include "engine/engine.h"
 #include "link/link.h"
 #include "worker/crew.h"
+#include "worker/place.h"
+
+namespace {
+thread_local void (*on_yield)() = nullptr;
+}  // namespace
+
+// Instead of the C library's, so that tests see it.
+extern "C" int sched_yield() noexcept {
+  if (on_yield != nullptr) on_yield();
+  return static_cast<int>(syscall(SYS_sched_yield));
+}
 
 namespace weir::worker {
 namespace {
@@ -101,6 +114,33 @@ TEST(Worker, OneThatSpinsNeverRests) {
   Worker worker({.idle = Idle::spin});
   worker.start();
   while (worker.turns() < 20'000) ASSERT_FALSE(worker.is_resting());  // one that rests makes no turns meanwhile
+}
+
+// By turns of the loop, not by time: what an idle one does first, after the turn in which it found nothing to do.
+TEST(Worker, AnAdaptiveOneYieldsAtOnceOnlyWhereThreadsOutnumberCores) {
+  static thread_local Worker* watched = nullptr;
+  static thread_local std::uint64_t yielded_after = 0;  // so many turns, for the first time
+  Worker worker({.has_thread = false});
+  watched = &worker;
+  on_yield = [] {
+    if (yielded_after == 0) yielded_after = watched->turns();
+  };
+  for (const bool is_crowded : {true, false, true}) {
+    if (is_crowded) active_threads.fetch_add(10'000);
+    for (int rested = 0; rested < 100;) {
+      worker.post([] {});
+      while (!worker.poll()) {
+      }
+      yielded_after = 0;
+      const std::uint64_t before = worker.turns();
+      worker.poll_for(5us);
+      if (worker.turns() == before + 1) continue;  // its time was over before it had rested
+      ++rested;
+      EXPECT_EQ(yielded_after == before + 1, is_crowded);
+    }
+    if (is_crowded) active_threads.fetch_sub(10'000);
+  }
+  on_yield = nullptr;
 }
 
 // Always readable, and never with a buffer to read into.
