@@ -16,7 +16,7 @@ bool open_one(Landing& landing, std::uint64_t record, ByteSpan from, std::byte* 
   const bool fits =
       to == from.data() ? key.open(nonce, aad, {to, from.size()}, tag) : key.open_into(nonce, aad, from, to, tag);
   if (fits) {
-    count(work.opened_bytes, from.size());
+    count_opened(from.size());
   } else {
     landing.failed_record = record;
   }
@@ -30,6 +30,7 @@ void check(const Landing& landing) {
 
 // Of adopted data.
 bool is_what_it_says(Landing& landing) {
+  ++thread_work.bindings;
   if (landing.failed_record != Landing::kNoRecord) return false;
   const bool inside =
       landing.binding_bytes <= landing.bytes && landing.binding_offset <= landing.bytes - landing.binding_bytes;

@@ -259,6 +259,8 @@ TEST_F(Events, ALargeMessageThatWaitsForThePeersMemoryIsTold) {
   ASSERT_FALSE(client.awaited.empty());
   ASSERT_FALSE(client.moved.empty());
   EXPECT_EQ(client.awaited[0].transfer, client.moved.back().transfer) << "the second one";
+  EXPECT_GT(client.awaited[0].retry_hint, 500us) << "half a megabyte is missing";
+  EXPECT_LT(client.awaited[0].retry_hint, 600us);
   pair->client().close(pair->now);
   pair->run_for(1s);
   buffer::Landing* const kept = held[0]->landing();
