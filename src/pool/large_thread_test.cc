@@ -116,7 +116,7 @@ TEST_F(LargeThread, WhoRunsTheHandlerOpensTheRequestAndSealsTheReply) {
   }
   EXPECT_EQ(text_of(to->unary("take", adopted_payload(*client, text)).get()), std::to_string(text.size()));
   EXPECT_EQ(handlers.opened_bytes, opened);
-  EXPECT_EQ(handlers.bindings, 1u);
+  EXPECT_EQ(handlers.bindings, 1u) << "once";
   for (int i = 0; i < 2; ++i) ASSERT_TRUE(to->unary("give a copy", "").get());
   EXPECT_EQ(handlers.sealed_bytes, text.size()) << "of the first reply, when the second is made";
   EXPECT_NE(handlers_thread, std::this_thread::get_id());
