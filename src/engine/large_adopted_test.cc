@@ -1,5 +1,5 @@
-// What the application sealed itself has no records that we could verify: every packet of it is authenticated whole, and
-// so is the part that it is bound by.
+// What the application sealed itself has no records that we could verify: every packet of it is authenticated whole,
+// and so is the part that it is bound by.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -121,8 +121,8 @@ TEST_F(LargeHostileSender, ASliceWithoutThePairsKeyIsNoSlice) {
   const std::uint64_t region = open_and_listen(id(1), adopted_cargo(text));
   ASSERT_NE(region, 0u);
   const std::uint64_t rejected = net->engine(server).events().counters.packets_rejected;
-  Datagram packet = testing::seal_data(*puppet, testing::frame_of(wire::SliceFrame{.region = region}),
-                                       as_bytes(text).first(20'480));
+  Datagram packet =
+      testing::seal_data(*puppet, testing::frame_of(wire::SliceFrame{.region = region}), as_bytes(text).first(20'480));
   packet.back() ^= std::byte{1};  // another body under the tag of this one
   net->inject(server, net->address(hostile), packet);
   net->turn(server);

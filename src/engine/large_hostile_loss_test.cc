@@ -183,8 +183,8 @@ TEST_F(LargeHostileSenderWithLoss, ThatAsksForOneRegionWithoutEndGetsOne) {
   for (int i = 0; i < 100 && region == 0; ++i) region = open_and_listen(id(1), cargo_of(payload));
   ASSERT_NE(region, 0u);
   const std::uint64_t granted = net->engine(server).events().counters.regions_granted;
-  const Frames ask = Frames().raw(
-      frame_of(FrameType::request_regions, wire::SideFrame{.side = Side::request, .id = id(1)}));
+  const Frames ask =
+      Frames().raw(frame_of(FrameType::request_regions, wire::SideFrame{.side = Side::request, .id = id(1)}));
   for (int i = 0; i < 10'000; ++i) {
     send(puppet->seal(ask.bytes()));
     if (i % 100 == 0) net->run_for(std::chrono::microseconds(100));

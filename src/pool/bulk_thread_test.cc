@@ -114,8 +114,7 @@ TEST_F(BulkThread, AGetIntoAFileIsWrittenByWhoAwaitsIt) {
     const std::lock_guard lock(seen().mutex);
     seen().writes.clear();
   }
-  const Result<GetReport> got =
-      client->peer(server->listen_address()).get("file", into_file(target.path())).get();
+  const Result<GetReport> got = client->peer(server->listen_address()).get("file", into_file(target.path())).get();
   ASSERT_TRUE(got) << error_of(got);
   const std::lock_guard lock(seen().mutex);
   EXPECT_FALSE(seen().writes.empty());

@@ -143,7 +143,7 @@ TEST_F(LargeThread, WhoWaitsForAReplyOpensIt) {
   const auto task = [&]() -> Task<bool> {
     const Result<Reply> awaited = co_await to->unary("give", "");
     const Result<Reply> second = co_await to->unary("give adopted", "");
-    co_return awaited && second && is_same(awaited->text(), text);
+    co_return awaited&& second&& is_same(awaited->text(), text);
   };
   EXPECT_TRUE(client->run(task()));
   EXPECT_EQ(mine.done().opened_bytes, 2 * text.size());
