@@ -6,8 +6,6 @@
 #include <cstring>
 #include <utility>
 
-#include "buffer/open.h"
-
 namespace weir::sim {
 namespace {
 
@@ -180,7 +178,7 @@ void Checker::on_complete(std::uint64_t id, const transfer::Outcome& outcome, Du
 void Checker::judge_reply(const CallRecord& record, const transfer::Outcome& outcome) {
   ByteSpan reply = outcome.bytes;
   if (outcome.landing != nullptr) {
-    if (!buffer::open_all(*outcome.landing)) {
+    if (!open_body(*outcome.landing)) {
       violation(fmt::format("{} got a large reply that does not open", describe(record)));
       return;
     }

@@ -5,9 +5,12 @@
 #include <utility>
 
 #include "base/check.h"
+#include "buffer/block.h"
+#include "buffer/holds.h"
 #include "buffer/seal.h"
 #include "crypto/nonce.h"
 #include "engine/engine_access.h"
+#include "sim/message.h"
 #include "sim/random_stream.h"
 
 namespace weir::sim {
@@ -121,6 +124,16 @@ buffer::Sealed* Host::seal(ByteSpan text, std::uint64_t piece_bytes) {
       buffer::seal(*payloads_, text, key, buffer::thread_key(), buffer::kRecordBytes, piece_bytes);
   WEIR_CHECK(sealed != nullptr, "a simulated host has memory for every payload");
   return sealed;
+}
+
+buffer::Sealed* Host::adopt(ByteSpan text) {
+  Buffer room(buffer::make_block(*payloads_, {.bytes = text.size()}));
+  WEIR_CHECK(room, "a simulated host has memory for every payload");
+  std::copy(text.begin(), text.end(), room.span().begin());
+  disguise(room.span());
+  const std::uint64_t bound = std::min<std::uint64_t>(text.size(), 32);
+  const Payload payload = buffer::adopt(std::move(room), {.offset = text.size() - bound, .length = bound}).value();
+  return buffer::lend(*payload.sealed(), buffer::pieces_of(*payload.sealed(), 0, text.size()));
 }
 
 void Host::revoke_regions(double chance, Random& random) {

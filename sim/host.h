@@ -64,6 +64,8 @@ class Host {
   const buffer::HeapMemory& payloads() const { return *payloads_; }
   // With a key of the process's own, which comes from the seed. Lent. Not 0: in pieces of so many bytes.
   buffer::Sealed* seal(ByteSpan text, std::uint64_t piece_bytes);
+  // As an application does that seals by itself; see disguise().
+  buffer::Sealed* adopt(ByteSpan text);
   // Takes back regions that the process has granted, each by the chance given.
   void revoke_regions(double chance, Random& random);
   // Seals something under the nonce of each path's last packet, and sends it nowhere. For tests of who watches nonces.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "buffer/open.h"
 #include "sim/journal.h"
 
 namespace weir::sim {
@@ -72,6 +73,16 @@ std::uint64_t proof_of(const Instruction& instruction) {
 }
 
 }  // namespace
+
+void disguise(MutableByteSpan body) {
+  for (std::byte& byte : body) byte ^= std::byte{0x5a};
+}
+
+bool open_body(buffer::Landing& landing) {
+  if (!buffer::open_all(landing)) return false;
+  if (landing.adopted) disguise({landing.body, landing.bytes});
+  return true;
+}
 
 void write_request(MutableByteSpan out, const Instruction& instruction) {
   std::byte* to = out.data();

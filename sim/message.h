@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/bytes.h"
+#include "buffer/landing.h"
 
 namespace weir::sim {
 
@@ -37,6 +38,11 @@ inline constexpr std::size_t kReplyBytes = 16;
 
 // Is in every message of more than a few bytes, again and again. On the wire it means that something was not sealed.
 inline constexpr std::string_view kPlaintextMarker = "NotForYou";
+
+// How the simulated application seals what it seals itself, and opens it again.
+void disguise(MutableByteSpan body);
+// Verified, and as it was written; false: it does not verify.
+[[nodiscard]] bool open_body(buffer::Landing& landing);
 
 // `out` has instruction.bytes bytes.
 void write_request(MutableByteSpan out, const Instruction& instruction);

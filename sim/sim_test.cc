@@ -200,6 +200,7 @@ TEST(Identities, SurviveACrashAtEveryStepOfARenewal) {
 
 TEST(LargeMessages, AreLostRevokedAwaitedAndAbandonedWhereTheScenarioSaysSo) {
   std::uint64_t received = 0, revoked = 0, refused = 0, awaited = 0, abandoned = 0, lost = 0, corrupted = 0, tokens = 0;
+  const std::uint64_t bindings = buffer::thread_work.bindings;
   for (std::uint64_t seed = 1; seed <= 8; ++seed) {
     const Report report = run_one("large", seed);
     received += report.engines.large_messages_received;
@@ -213,6 +214,7 @@ TEST(LargeMessages, AreLostRevokedAwaitedAndAbandonedWhereTheScenarioSaysSo) {
     abandoned += run_one("large_restart", seed).abandoned;
   }
   EXPECT_GT(received, 200u);
+  EXPECT_GT(buffer::thread_work.bindings - bindings, 50u) << "hardly any were sealed by the application itself";
   EXPECT_GT(tokens, 20u);
   EXPECT_GT(lost, 100u);
   EXPECT_GT(corrupted, 20u);

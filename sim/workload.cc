@@ -6,7 +6,6 @@
 #include <cstring>
 #include <utility>
 
-#include "buffer/open.h"
 #include "sim/random_stream.h"
 #include "token/region_table.h"
 #include "weir/method.h"
@@ -180,6 +179,11 @@ bool Workload::is_large(HostId host, std::size_t bytes) const {
   return bytes > hosts_[host]->config().limits.inline_bytes;
 }
 
+// Some are sealed by the application itself.
+buffer::Sealed* Workload::seal(HostId host, std::uint64_t id, ByteSpan body) {
+  return id % 4 == 1 ? hosts_[host]->adopt(body) : hosts_[host]->seal(body, shape_.piece_bytes);
+}
+
 // The request's bytes, where the engine wants them.
 void Workload::load(HostId host, transfer::OutgoingCall& outgoing, const Instruction& instruction) {
   outgoing.bytes = instruction.bytes;
@@ -191,8 +195,7 @@ void Workload::load(HostId host, transfer::OutgoingCall& outgoing, const Instruc
     const ByteSpan header = ByteSpan{text}.first(instruction.header_bytes);
     const ByteSpan body = ByteSpan{text}.subspan(instruction.header_bytes);
     outgoing.is_large = true;
-    outgoing.block =
-        transfer::load_cargo(blocks, hosts_[host]->seal(body, shape_.piece_bytes), {.bytes = body.size()}, header);
+    outgoing.block = transfer::load_cargo(blocks, seal(host, instruction.id, body), {.bytes = body.size()}, header);
     outgoing.bytes = static_cast<std::uint32_t>(wire::kCargoBytes + header.size());
     outgoing.header_bytes = 0;
     return;
@@ -330,7 +333,7 @@ void Workload::on_request(HostId host, transfer::IncomingTransfer& request) {
   ByteSpan message{request.delivery.request, request.bytes};
   std::size_t header_bytes = request.header_bytes;
   if (buffer::Landing* const landing = request.landing()) {
-    if (!buffer::open_all(*landing)) checker_.violation(fmt::format("host {} cannot open a large request", host));
+    if (!open_body(*landing)) checker_.violation(fmt::format("host {} cannot open a large request", host));
     message = landing->whole();
     header_bytes = landing->header_bytes;
     checker_.check_memory(*hosts_[host]);
@@ -421,7 +424,7 @@ void Workload::answer(HostId host, std::uint64_t key, bool well) {
   const std::size_t header_bytes = reply_header_bytes(instruction);
   const ByteSpan header = whole.first(header_bytes), body = whole.subspan(header_bytes);
   if (is_large(host, reply.size())) {
-    engine.reply_large(*pending.transfer, hosts_[host]->seal(body, shape_.piece_bytes), {.bytes = body.size()}, header,
+    engine.reply_large(*pending.transfer, seal(host, instruction.id + 1, body), {.bytes = body.size()}, header,
                        world_.now());
   } else {
     engine.reply(*pending.transfer, header, body, world_.now());

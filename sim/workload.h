@@ -115,6 +115,7 @@ class Workload final : public Application {
   Instruction choose(HostId host, const Wish& wish);
   std::uint32_t choose_large_bytes();
   bool is_large(HostId host, std::size_t bytes) const;
+  buffer::Sealed* seal(HostId host, std::uint64_t id, ByteSpan body);
   void load(HostId host, transfer::OutgoingCall& outgoing, const Instruction& instruction);
   void prepare_cancel(HostId host, Call& call);
   bool has_lost_pieces(const CallRecord& record, Code code) const;

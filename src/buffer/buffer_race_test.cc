@@ -49,6 +49,16 @@ TEST(BufferRace, AnIdIsFoundWholeOrNotAtAllWhileItsPayloadEnds) {
         const Payload copy = *payload;
         if (round % 8 == 0) std::this_thread::yield();
       }
+      // However the threads were scheduled: one more, until somebody has found something.
+      Buffer last = *pool->try_allocate(kBytes);
+      store<std::uint64_t>(last.span().data(), last.id());
+      store<std::uint64_t>(last.span().data() + kBytes - 8, last.id());
+      const std::uint64_t id = last.id();
+      const auto payload = adopt(std::move(last), {});
+      while (found.load(std::memory_order_relaxed) == 0) {
+        ids[0].store(id, std::memory_order_relaxed);
+        std::this_thread::yield();
+      }
       makers.fetch_sub(1);
       return;
     }
@@ -65,6 +75,7 @@ TEST(BufferRace, AnIdIsFoundWholeOrNotAtAllWhileItsPayloadEnds) {
       const Payload another = payload;
     }
   });
+  EXPECT_GT(found, 0u);
   EXPECT_EQ(pool->used_bytes(), 0u);
   EXPECT_EQ(pool->buffers(), 0u);
 }

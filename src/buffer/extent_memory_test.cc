@@ -1,9 +1,12 @@
 #include "buffer/extent_memory.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <cstdlib>
+#include <memory>
 #include <utility>
+#include <vector>
 
 namespace weir::buffer {
 namespace {
@@ -52,6 +55,36 @@ TEST(ExtentMemory, GrowsByExtentsThatDoubleUpToTheLargest) {
     f.memory.give_back(piece);
   }
   EXPECT_EQ(f.memory.taken_bytes(), 0u);
+}
+
+// Addresses that nobody may touch: what there is to see is how much is asked for.
+struct ReservingSource final : ExtentSource {
+  std::size_t unit() const override { return kMebibyte; }
+  Result<Extent> map(std::size_t bytes, int numa_node) override {
+    void* const data = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (data == MAP_FAILED) return std::unexpected(Error(Code::system, "no addresses"));
+    return Extent{static_cast<std::byte*>(data), bytes, numa_node};
+  }
+  void unmap(const Extent& extent) noexcept override { munmap(extent.data, extent.bytes); }
+  int node_for(int) const override { return -1; }
+};
+
+TEST(ExtentMemory, DoublesUpToThirtyTwoGibibytesUnlessToldOtherwise) {
+  ExtentMemory memory(std::make_unique<ReservingSource>(), {.bytes = std::uint64_t{256} << 30});
+  std::vector<Piece> pieces;
+  Sizes wanted;
+  for (std::size_t mebibytes = 64; mebibytes <= 32 * 1024; mebibytes *= 2) wanted.push_back(mebibytes);
+  for (int i = 0; i < 2; ++i) wanted.push_back(32 * 1024);
+  for (const std::size_t mebibytes : wanted) {  // each extent is filled by one piece
+    pieces.push_back(memory.take(mebibytes * kMebibyte - kMebibyte));
+    ASSERT_TRUE(pieces.back()) << mebibytes;
+    pieces.push_back(memory.take(kMebibyte));
+    ASSERT_TRUE(pieces.back()) << mebibytes;
+  }
+  Sizes sizes;
+  for (const Extent& extent : memory.extents()) sizes.push_back(extent.bytes / kMebibyte);
+  EXPECT_EQ(sizes, wanted);
+  for (const Piece& piece : pieces) memory.give_back(piece);
 }
 
 TEST(ExtentMemory, AnExtentIsAsLargeAsThePieceThatNeedsIt) {

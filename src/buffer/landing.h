@@ -46,10 +46,10 @@ struct Landing : detail::Pin {
 
   // ---- opening: one thread at a time ----
   static constexpr std::uint64_t kNoRecord = ~std::uint64_t{0};
-  std::uint64_t opened_records = 0;
+  std::uint64_t opened_records = 0;         // adopted: all, once its binding was looked at
   std::uint64_t failed_record = kNoRecord;  // counted from this landing's first one; its bytes are zeros
   std::uint64_t records() const { return records_of(bytes, record_bytes); }
-  bool is_open() const { return adopted || opened_records == records(); }
+  bool is_open() const { return opened_records == records(); }
   ByteSpan header() const { return {body - header_bytes, header_bytes}; }
   ByteSpan whole() const { return {body - header_bytes, header_bytes + bytes}; }  // header and body
 

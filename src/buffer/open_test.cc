@@ -142,13 +142,27 @@ TEST_F(Open, AdoptedDataIsLeftAsItIsIfItIsWhatItsBindingSays) {
   landing->binding_bytes = 64;
   landing->key = binding_digest({landing->body + 1'000, 64});
   const Bytes before(landing->body, landing->body + landing->bytes);
+  const std::uint64_t looked_at = thread_work.bindings;
+  EXPECT_FALSE(landing->is_open()) << "nobody has looked at it";
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(open_all(*landing));
   EXPECT_TRUE(landing->is_open());
-  EXPECT_TRUE(open_all(*landing));
+  EXPECT_EQ(thread_work.bindings - looked_at, 1u);
   EXPECT_TRUE(equal({landing->body, landing->bytes}, before));
+  detail::unpin(landing);
+}
+
+TEST_F(Open, OtherBytesInPlaceOfAdoptedDatasBindingAreRefused) {
+  Landing* const landing = land(memory_, *sealed_);
+  landing->adopted = true;
+  landing->binding_offset = 1'000;
+  landing->binding_bytes = 64;
+  landing->key = binding_digest({landing->body + 1'000, 64});
   landing->body[1'063] ^= std::byte{1};
-  EXPECT_FALSE(open_all(*landing));
-  EXPECT_TRUE(all_zero({landing->body, landing->bytes}));
-  EXPECT_FALSE(open_all(*landing));
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_FALSE(open_all(*landing));
+    EXPECT_FALSE(landing->is_open());
+    EXPECT_TRUE(all_zero({landing->body, landing->bytes}));
+  }
   detail::unpin(landing);
 }
 

@@ -24,7 +24,7 @@ void seal_records(Block& block, const crypto::KeyBytes& key, crypto::AeadKey& sc
     const ByteSpan place = block.at(offset);
     one(crypto::make_nonce(kRecordDomain, record), aad, offset, place,
         block.writable_tags + record * crypto::kTagBytes);
-    count(work.sealed_bytes, place.size());
+    count_sealed(place.size());
     offset += place.size();
   }
   block.state.store(Block::State::sealed, std::memory_order_release);  // the ciphertext is whole from here on

@@ -18,6 +18,16 @@ struct Work {
   std::atomic<std::uint64_t> copied_bytes = 0;  // beyond that, by whoever copies a large message's bytes in user space
 };
 
+// The same of one thread: who seals and who opens is as much a promise as how often. Constant-initialised, so that
+// reaching it costs one addition.
+struct ThreadWork {
+  std::uint64_t sealed_bytes = 0;
+  std::uint64_t opened_bytes = 0;
+  std::uint64_t bindings = 0;  // of what the application sealed, looked at
+};
+
+inline constinit thread_local ThreadWork thread_work;
+
 // Copies of less are no large message's.
 inline constexpr std::uint64_t kSmallestCountedCopy = 16 * 1024;
 
@@ -25,6 +35,16 @@ inline constinit Work work;
 
 inline void count(std::atomic<std::uint64_t>& counter, std::uint64_t bytes) {
   counter.fetch_add(bytes, std::memory_order_relaxed);
+}
+
+inline void count_sealed(std::uint64_t bytes) {
+  count(work.sealed_bytes, bytes);
+  thread_work.sealed_bytes += bytes;
+}
+
+inline void count_opened(std::uint64_t bytes) {
+  count(work.opened_bytes, bytes);
+  thread_work.opened_bytes += bytes;
 }
 
 inline void count_copy(std::uint64_t bytes) {

@@ -250,8 +250,35 @@ TEST(LargeMessage, CancelledAtAnyMomentLeavesNothing) {
   }
 }
 
+// How far a message is when its region is taken back.
+struct Phases {
+  int before_the_write = 0;
+  int midway = 0;
+  int after_the_write = 0;  // all of it was sent, and some of it is still on the way
+  int after_the_end = 0;    // all of it is there, which its sender has not heard yet
+
+  void count(Engine& receiver, Engine& sender) {
+    Core& core = testing::EngineAccess::core(receiver);
+    Core& other = testing::EngineAccess::core(sender);
+    core.paths.for_each([&](Path& path) {
+      if (path.large == nullptr) return;
+      core.regions.for_each_of_path(path.large->regions, [&](token::Region& region) {
+        if (!region.is_bound() || core.regions.find(region.id) == nullptr) return;
+        bool was_written = false;
+        other.writers.for_each([&](transfer::Writer& writer) {
+          was_written |= writer.region == region.id && writer.state == transfer::Writer::State::written;
+        });
+        ++(was_written ? after_the_write : region.coverage.bytes() == 0 ? before_the_write : midway);
+      });
+    });
+    const bool has_all = receiver.events().counters.large_messages_received != 0;
+    other.writers.for_each([&](const transfer::Writer& writer) { after_the_end += has_all && writer.was_written; });
+  }
+};
+
 TEST(LargeMessage, RevokedAtAnyMomentIsWrittenAgain) {
   int revoked = 0;
+  Phases requests, replies;
   for (int steps = 0; steps < 150; ++steps) {
     Pair pair;
     pair.mtu = 1'472;
@@ -260,6 +287,8 @@ TEST(LargeMessage, RevokedAtAnyMomentIsWrittenAgain) {
     TestCall call;
     pair.call_large(call, "echo", text);
     for (int i = 0; i < steps && call.completions == 0; ++i) pair.step();
+    requests.count(pair.server(), pair.client());
+    replies.count(pair.client(), pair.server());
     for (Engine* engine : {&pair.client(), &pair.server()}) {
       revoked += revoke_all_regions(*engine, pair.now);
     }
@@ -270,6 +299,12 @@ TEST(LargeMessage, RevokedAtAnyMomentIsWrittenAgain) {
     expect_nothing_left(pair);
   }
   EXPECT_GT(revoked, 20);
+  for (const Phases& met : {requests, replies}) {
+    EXPECT_GT(met.before_the_write, 0);
+    EXPECT_GT(met.midway, 0);
+    EXPECT_GT(met.after_the_write, 0);
+    EXPECT_GT(met.after_the_end, 0);
+  }
 }
 
 // The word that a region is gone may come before the word that it was granted, or alone.

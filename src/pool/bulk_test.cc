@@ -115,6 +115,42 @@ TEST(Bulk, CanBeAwaitedWithEveryOption) {
   EXPECT_TRUE(is_same(here, text));
 }
 
+TEST(Bulk, AGuardSeesTheHeaderWithEveryPartAndMayRefuseByIt) {
+  Pair pair;
+  std::string memory(3 * kPartBytes, 'o');
+  std::atomic<int> puts = 0, gets = 0;
+  ASSERT_TRUE(pair.server->place(
+      "shard", Placement::memory(bytes_of(memory)).guard([&](const BulkRequest& request) -> Result<void> {
+        const std::string_view header(reinterpret_cast<const char*>(request.header.data()), request.header.size());
+        if (header != (request.is_put ? "may put" : "may get")) {
+          return std::unexpected(Error(Code::application, "not with " + std::string(header)));
+        }
+        ++(request.is_put ? puts : gets);
+        return {};
+      })));
+  const std::string text = pattern(memory.size());
+  const Payload payload = payload_of(*pair.client, text);
+  std::string here(memory.size(), '\0');
+  for (const char* wrong : {"", "may", "may putt"}) {
+    const Result<PutReport> put = pair.to().put("shard", payload, {.header = wrong}).get();
+    ASSERT_FALSE(put) << wrong;
+    EXPECT_EQ(put.error().code(), Code::application) << error_of(put);
+    EXPECT_NE(put.error().message().find("not with " + std::string(wrong)), std::string::npos) << error_of(put);
+    const Result<GetReport> got = pair.to().get("shard", into(bytes_of(here)), {.header = wrong}).get();
+    ASSERT_FALSE(got) << wrong;
+    EXPECT_EQ(got.error().code(), Code::application) << error_of(got);
+  }
+  EXPECT_EQ(puts + gets, 0);
+  EXPECT_TRUE(is_same(memory, std::string(memory.size(), 'o')));
+  const Result<PutReport> put = pair.to().put("shard", payload, {.header = "may put"}).get();
+  EXPECT_TRUE(put) << error_of(put);
+  EXPECT_GE(puts, 3);
+  const Result<GetReport> got = pair.to().get("shard", into(bytes_of(here)), {.header = "may get"}).get();
+  EXPECT_TRUE(got) << error_of(got);
+  EXPECT_GE(gets, 3);
+  EXPECT_TRUE(is_same(here, text));
+}
+
 TEST(Bulk, WithoutThreadsOnEitherSide) {
   for (const auto& [server_workers, client_workers] : {std::pair{0, 1}, std::pair{1, 0}, std::pair{0, 0}}) {
     Pair pair(server_workers, client_workers);

@@ -45,7 +45,7 @@ class Sink {
   Result<void> take(std::uint64_t offset, Arrived& arrived, Gate& gate, std::uint64_t& taken) {
     if (arrived.landing == nullptr) return write(offset, arrived.reply->body(), taken);
     buffer::Landing& landing = *arrived.landing;
-    if (is_file() || landing.is_open()) {
+    if (is_file() || landing.adopted || landing.is_open()) {
       if (!buffer::open_all(landing)) return forged(gate, landing);
       return write(offset, {landing.body, landing.bytes}, taken);
     }

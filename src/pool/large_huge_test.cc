@@ -1,4 +1,4 @@
-// Messages of more than 4 GiB, both ways. They take 15 GiB of memory and a while: only if WEIR_TEST_HUGE is set.
+// Messages of more than 4 GiB, both ways. They take 9 GiB of memory and a while: only if WEIR_TEST_HUGE is set.
 #include <cstdlib>
 #include <cstring>
 #include <string>

@@ -1,6 +1,7 @@
 #include "pool/pool_state.h"
 
 #include <algorithm>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -133,9 +134,14 @@ bool drive_this_thread(std::chrono::nanoseconds at_most) {
 }
 
 Allocation PoolState::allocate(std::size_t bytes, const AllocateOptions& options) {
+  const auto worker = static_cast<std::size_t>(options.worker);
+  if (options.worker < -1 || (options.worker >= 0 && worker >= crew_->size())) {
+    return Allocation(std::unexpected(Error(
+        Code::invalid_argument, "AllocateOptions::worker is " + std::to_string(options.worker) + ", and there are " +
+                                    std::to_string(crew_->size()) + " workers, the first of which is 0")));
+  }
   AllocateOptions placed = options;
-  if (const auto worker = static_cast<std::size_t>(options.worker);
-      options.worker >= 0 && options.numa_node < 0 && worker < config_.places.size()) {
+  if (options.worker >= 0 && options.numa_node < 0 && worker < config_.places.size()) {
     placed.numa_node = worker::node_of(config_.places[worker]);
   }
   return pool::allocate(buffers_, crew_->has_threads() ? nullptr : crew_->worker(0), bytes, placed);
