@@ -1,6 +1,8 @@
 // Errors are values: a code, a sentence, and whether the peer may have run the request.
 #pragma once
 
+#include "weir/require.h"
+// The rest needs what this asks for.
 #include <cstddef>
 #include <cstdint>
 #include <expected>

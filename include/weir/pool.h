@@ -1,6 +1,8 @@
 // Pool: one process's seat in the network. Cheap to copy, safe to share between threads.
 #pragma once
 
+#include "weir/require.h"
+// The rest needs what this asks for.
 #include <chrono>
 #include <functional>
 #include <memory>

@@ -2,6 +2,8 @@
 // it.
 #pragma once
 
+#include "weir/require.h"
+// The rest needs what this asks for.
 #include <coroutine>
 #include <cstddef>
 #include <exception>

@@ -1,6 +1,8 @@
 // Everything a user of Weir includes.
 #pragma once
 
+#include "weir/require.h"
+// The rest needs what this asks for.
 #include "weir/all.h"         // IWYU pragma: export
 #include "weir/allocation.h"  // IWYU pragma: export
 #include "weir/buffer.h"      // IWYU pragma: export

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
+#include "base/check.h"
 #include "crypto/hkdf.h"
 
 namespace weir::crypto {
@@ -11,7 +11,7 @@ namespace {
 
 ByteSpan bytes_of(std::string_view text) { return std::as_bytes(std::span{text}); }
 
-// The info string of one derivation.
+// The info string of one derivation. The longest has a label, two names of 64 bytes and some numbers.
 class Info {
  public:
   explicit Info(std::string_view label) { counted(bytes_of(label)); }
@@ -21,7 +21,9 @@ class Info {
     return fixed(bytes);
   }
   Info& fixed(ByteSpan bytes) {
-    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+    WEIR_CHECK(bytes.size() <= bytes_.size() - used_, "no name in an info string is longer than 64 bytes");
+    std::copy(bytes.begin(), bytes.end(), bytes_.begin() + static_cast<std::ptrdiff_t>(used_));
+    used_ += bytes.size();
     return *this;
   }
   template <class T>
@@ -33,17 +35,20 @@ class Info {
 
   KeyBytes expand_key(const Secret& from) const {
     KeyBytes key;
-    hkdf_expand(from, bytes_, key);
+    hkdf_expand(from, written(), key);
     return key;
   }
   Secret expand_secret(const Secret& from) const {
     Secret secret;
-    hkdf_expand(from, bytes_, secret.writable());
+    hkdf_expand(from, written(), secret.writable());
     return secret;
   }
 
  private:
-  std::vector<std::byte> bytes_;
+  ByteSpan written() const { return ByteSpan{bytes_}.first(used_); }
+
+  std::array<std::byte, 256> bytes_;
+  std::size_t used_ = 0;
 };
 
 std::uint8_t direction(bool from_initiator) { return from_initiator ? 1 : 0; }
