@@ -127,7 +127,8 @@ struct WriteRefused {
   std::uint64_t region;
   std::uint32_t bytes;
 };
-// A record of a large message has arrived, but did not authenticate when it was opened.
+// A record of a large message has arrived, but did not authenticate when it was opened. Of one that the application
+// sealed: its binding (record 0).
 struct RecordForged {
   Meta meta;
   std::uint32_t path;

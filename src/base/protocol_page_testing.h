@@ -15,8 +15,8 @@ namespace weir::testing {
 
 class ProtocolPage {
  public:
-  ProtocolPage() {
-    std::ifstream page(WEIR_PROTOCOL_PAGE);
+  explicit ProtocolPage(const char* path) {
+    std::ifstream page(path);
     bool is_there = false;
     for (std::string line; std::getline(page, line);) {
       is_there |= line == "## Test vectors";
@@ -27,7 +27,7 @@ class ProtocolPage {
       if (hex.find_first_not_of("0123456789abcdef") != std::string::npos) continue;
       EXPECT_TRUE(values_.emplace(name, hex).second) << name << " comes twice";
     }
-    EXPECT_TRUE(is_there) << WEIR_PROTOCOL_PAGE << " has no test vectors";
+    EXPECT_TRUE(is_there) << path << " has no test vectors";
   }
 
   // The value of this name on the page is `bytes`.

@@ -246,7 +246,7 @@ crypto::Prf::Context initiator_address() {
 }
 
 TEST(DocumentedVectors, KeysAreThoseOfThePage) {
-  const ProtocolPage page;
+  const ProtocolPage page(WEIR_PROTOCOL_PAGE);
   const Conversation talk;
   const crypto::Secret path = talk.path_secret();
   page.expect("shared", shared().secret().bytes());
@@ -271,12 +271,13 @@ TEST(DocumentedVectors, TheRetirementIsThatOfThePage) {
   PathKeys keys;
   keys.install(*aead, Conversation{}.path_secret(), {.from_initiator = true}, {.from_initiator = false});
   keys.rotate();
-  ProtocolPage{}.expect("`retire_control_key` of key id 1, from the initiator",
-                        testing::encoded([&](std::byte* to) { return wire::encode(keys.retirement(*scratch), to); }));
+  ProtocolPage(WEIR_PROTOCOL_PAGE)
+      .expect("`retire_control_key` of key id 1, from the initiator",
+              testing::encoded([&](std::byte* to) { return wire::encode(keys.retirement(*scratch), to); }));
 }
 
 TEST(DocumentedVectors, WhatTwoEnginesSayIsThatOfThePage) {
-  const ProtocolPage page;
+  const ProtocolPage page(WEIR_PROTOCOL_PAGE);
   const Conversation talk;
   page.expect("HELLO", talk.hello);
   page.expect("HELLO_REPLY", talk.hello_reply);
@@ -297,7 +298,7 @@ TEST(DocumentedVectors, WhatTwoEnginesSayIsThatOfThePage) {
 }
 
 TEST(DocumentedVectors, RecordsAreThoseOfThePage) {
-  const ProtocolPage page;
+  const ProtocolPage page(WEIR_PROTOCOL_PAGE);
   buffer::HeapMemory memory{std::uint64_t{1} << 30};
   const auto seal = [&](ByteSpan text) {
     return buffer::seal(memory, text, counting_from<16>(0xd0), buffer::thread_key());
@@ -319,7 +320,7 @@ TEST(DocumentedVectors, RecordsAreThoseOfThePage) {
 }
 
 TEST(DocumentedVectors, FramesAreThoseOfThePage) {
-  const ProtocolPage page;
+  const ProtocolPage page(WEIR_PROTOCOL_PAGE);
   constexpr wire::TransferId kId{7, 0x123456789};
   constexpr std::uint64_t kRegion = 0x0000'0500'0002;
   wire::AckFrame ack{.largest = 1'000, .delay_us = 250, .ect0 = 990, .ce = 2, .has_ecn = true, .count = 2};
@@ -355,7 +356,7 @@ TEST(DocumentedVectors, FramesAreThoseOfThePage) {
 }
 
 TEST(DocumentedVectors, MethodsAreThoseOfThePage) {
-  const ProtocolPage page;
+  const ProtocolPage page(WEIR_PROTOCOL_PAGE);
   for (const std::string method : {"echo", "weir.bulk.ask", "weir.bulk.put", "weir.bulk.get"}) {
     std::array<std::byte, 8> id;
     store(id.data(), weir::Method(std::string_view(method)).id());
@@ -365,7 +366,7 @@ TEST(DocumentedVectors, MethodsAreThoseOfThePage) {
 
 // The signer of the shared secret; credential b0 b1 ... bf.
 TEST(DocumentedVectors, ResetKeysAndTheirAnswersAreThoseOfThePage) {
-  const ProtocolPage page;
+  const ProtocolPage page(WEIR_PROTOCOL_PAGE);
   const auto aead = crypto::Aead::create(crypto::default_backend().backend);
   const crypto::Prf signer(*aead, crypto::derive_signer(shared()));
   crypto::Prf scratch(*aead, crypto::KeyBytes{});

@@ -88,7 +88,7 @@ TEST(DocumentedHandshake, ACredentialIsWhatThePageDerivesFromTheExporterSecret) 
   EXPECT_TRUE(std::ranges::equal(exported(exporter, "EXPORTER-weir-1-secret", 32), outcomes[0].secret.bytes()));
   EXPECT_TRUE(std::ranges::equal(exported(exporter, "EXPORTER-weir-1-id", 16), outcomes[0].credential));
 
-  const ProtocolPage page;
+  const ProtocolPage page(WEIR_PROTOCOL_PAGE);
   crypto::Secret known;
   std::ranges::copy(counting_from<std::array<std::byte, 32>>(0x80), known.writable().begin());
   page.expect("secret of the credential", exported(known, "EXPORTER-weir-1-secret", 32));
@@ -133,7 +133,7 @@ void expect_common(const ngtcp2_transport_params& told) {
 }
 
 TEST(DocumentedHandshake, TheInitiatorSaysItsOfferAndClosesWithCodeZero) {
-  const ProtocolPage page;
+  const ProtocolPage page(WEIR_PROTOCOL_PAGE);
   page.expect("offer", *encode(documented_offer()));
   const WithRawResponder talk(bytes_of(std::string("\0\1\0x", 4)));
   page.expect("offer on the stream", talk.responder.heard);
@@ -160,7 +160,7 @@ TEST(DocumentedHandshake, AnAnswerThatMakesNoSenseIsClosedWithACodeAndASentence)
 }
 
 TEST(DocumentedHandshake, TheResponderAnswersOnTheStream) {
-  const ProtocolPage page;
+  const ProtocolPage page(WEIR_PROTOCOL_PAGE);
   const WithRawInitiator talk([](const Outcome&) -> Result<Bytes> { return encode(documented_offer()); });
   page.expect("answer on the stream, with the same offer", talk.initiator.heard);
   ASSERT_TRUE(talk.initiator.told);

@@ -42,10 +42,10 @@ void serve_task_echo(Pool& pool) {
 struct Listener final : Subscriber {
   void on(const event::RecordForged& e) override {
     EXPECT_NE(e.meta.time_ns, 0);
-    EXPECT_EQ(e.record, kMiB / 2 / kRecord) << "the one with the changed byte";
+    record = e.record;
     ++forged;
   }
-  std::atomic<std::uint64_t> forged{0};
+  std::atomic<std::uint64_t> forged{0}, record{0};
 };
 
 // A pair of pools; the client has `workers` threads.
@@ -277,6 +277,8 @@ TEST(Large, WhatDoesNotAuthenticateRunsNoHandlerAndReachesNoCaller) {
   EXPECT_EQ(total(*pair.client).records_forged, 2u);
   EXPECT_EQ(pair.at_server->forged, 2u) << "whoever listens is told";
   EXPECT_EQ(pair.at_client->forged, 2u);
+  EXPECT_EQ(pair.at_server->record, kMiB / 2 / kRecord) << "the one with the changed byte";
+  EXPECT_EQ(pair.at_client->record, kMiB / 2 / kRecord);
   EXPECT_TRUE(pair.to().unary("echo", body).get()) << "the path is none the worse for it";
 }
 
