@@ -313,7 +313,7 @@ class Copy(Case):
         self.make(self.here / "tree" / "zz", b"last")
         with files_server(self.root) as peer:
             self.expect_sentence(weir("cp", "-r", self.here / "tree", f"{peer.address}:"), "taken",
-                                 "is a directory", "1 thing was not copied")
+                                 "is a directory", "1 not copied")
             self.assertEqual((self.root / "tree" / "good").read_bytes(), b"good")
             self.assertEqual((self.root / "tree" / "zz").read_bytes(), b"last")
             self.expect_sentence(weir("cp", self.here / "tree" / "good", f"{peer.address}:no/such/directory"),
@@ -343,7 +343,7 @@ class Copy(Case):
                 if os.geteuid() != 0:
                     (self.root / "list").chmod(0o444)
                 result = weir("cp", "-r", f"{peer.address}:list", self.here / "copy")
-                self.expect_sentence(result, "list/file", "permission denied", "1 thing was not copied")
+                self.expect_sentence(result, "list/file", "permission denied", "1 not copied")
         except PermissionError:
             self.skipTest("nobody may not run the weir command where it lies")
         finally:
@@ -355,7 +355,7 @@ class Copy(Case):
         (self.root / "dir").mkdir()
         with files_server(self.root) as peer:
             self.expect_sentence(weir("cp", first, second, f"{peer.address}:dir"), "the same place",
-                                 "1 thing was not copied")
+                                 "1 not copied")
         self.assertEqual(digest(self.root / "dir" / "x"), digest(first))
 
     def test_a_path_that_is_far_too_long_is_a_sentence(self):

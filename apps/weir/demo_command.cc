@@ -70,7 +70,7 @@ class Demo {
       end_ns_ = began_ns_ + static_cast<std::int64_t>(options_.seconds * 1e9);
       client_->run(fire_rounds());
       ended_ns_ = now_ns();
-      is_interrupted_ = stop_requested() && (outstanding_ != 0 || ended_ns_ < end_ns_);
+      is_interrupted_ |= stop_requested() && ended_ns_ < end_ns_;
       // The last picture, unless it was drawn just now.
       if (static_cast<double>(ended_ns_ - last_shown_ns_) * 1e-9 >= view.interval_s() / 4) show(ended_ns_);
       view_ = nullptr;
@@ -174,10 +174,10 @@ class Demo {
         // Overtakes the calls, and comes back behind the replies that are there by now.
         (void)co_await peers_.front().ready({.priority = 0, .deadline = kPatience});
         look_at_clock(now_ns());
-        if (stop_requested()) co_return;
+        if ((is_interrupted_ = stop_requested())) co_return;
       }
       co_await RoundDone{*this};
-      if (outstanding_ != 0) co_return;  // interrupted
+      if ((is_interrupted_ = outstanding_ != 0)) co_return;
       ++rounds_;
       look_at_clock(now_ns());
     } while (now_ns() < end_ns_ && !stop_requested() && failures_ == 0);
@@ -310,7 +310,9 @@ void add_demo_command(CLI::App& app) {
       ->check(CLI::Range(1u, 1000u))
       ->type_name("N")
       ->capture_default_str();
-  command->add_option("--calls", options->calls, "Calls at once, in each round")
+  command
+      ->add_option("--calls", options->calls,
+                   "Calls at once, in each round; of very many the first are answered while the last are made")
       ->check(CLI::Range(1u, 1'000'000u))
       ->type_name("N")
       ->capture_default_str();
