@@ -742,7 +742,7 @@ class Identity(Case):
     def test_what_makes_no_sense_is_told(self):
         self.new_ca()
         self.expect_sentence(self.issue(), "--name", code=2)
-        self.expect_sentence(self.issue("--name", "not a host"), "not a host")
+        self.expect_sentence(self.issue("--name", "not a host"), "not a host", code=2)
         self.expect_sentence(self.issue("--address", "db7.example"), "not an IP address", code=2)
         self.expect_sentence(self.issue("--name", "a.example", "--days", "0"), "days", code=2)
         self.expect_sentence(self.issue("--name", "a.example", "--key", "dsa"), "key", code=2)
@@ -750,10 +750,10 @@ class Identity(Case):
         self.expect_sentence(weir("identity", "issue", self.folder / "nowhere", "--name", "a.example"), "ca.key",
                              "no such file")
         self.expect_sentence(weir("identity", "show", self.folder / "nowhere"), "no such file")
-        self.expect_sentence(weir("identity", "show", self.ca / "ca.key"), "certificate")
+        self.expect_sentence(weir("identity", "show", self.ca / "ca.key"), "certificate", code=2)
         self.expect_sentence(weir("identity"), "Try", code=2)
         (self.ca / "ca.key").chmod(0o644)
-        self.expect_sentence(self.issue("--name", "a.example"), "chmod 600")
+        self.expect_sentence(self.issue("--name", "a.example"), "chmod 600", code=2)
 
     def test_a_node_ends_with_its_authority(self):
         self.new_ca("--days", 10)
