@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import termios
 import unittest
 
 WEIR = None
@@ -183,6 +184,9 @@ class Usage(Case):
         for option in ["--window", "0"], ["--size", str(1 << 32)], ["--mode", "sideways"], ["--mtu", "100"]:
             self.expect_sentence(weir(*peer, *option), option[0], code=2)
         self.expect_sentence(weir(*peer, "--seconds", 1, "--count", 1), "excludes", code=2)
+        for pattern, fewest in ("put", 1), ("get", 1), ("broadcast", 4):
+            self.assertIn(f"[{fewest} - ", weir("perf", pattern, "--help").stdout)
+            self.expect_sentence(weir("perf", pattern, "--peer", f"{LOOPBACK}:1", "--size", fewest - 1), "--size", code=2)
 
 
 class Doctor(Case):
@@ -506,7 +510,8 @@ class Perf(Case):
                                       1500, "--size", 4096, "--json", *options, secret=secret)
                         report = self.check_report(result, 4096, 32)
                         self.assertLessEqual(report["mtu"], 1500)
-        self.expect_sentence(weir("perf", "client", "--peer", f"[::1]:9,{LOOPBACK}:9", "--count", 1), "IPv4", "IPv6")
+        self.expect_sentence(weir("perf", "client", "--peer", f"[::1]:9,{LOOPBACK}:9", "--count", 1), "IPv4", "IPv6",
+                             code=2)
 
     def test_server_ends_well_when_told_to(self):
         for mode in "inline", "threads":
@@ -525,15 +530,15 @@ class Failures(Case):
     def test_no_secret_and_no_identity_says_what_there_is(self):
         for result in (self.client(f"{LOOPBACK}:9", secret=None),
                        weir("perf", "server", "--listen", f"{LOOPBACK}:0", secret=None)):
-            self.expect_sentence(result, "WEIR_SECRET", "--identity", "--development")
+            self.expect_sentence(result, "WEIR_SECRET", "--identity", "--development", code=2)
 
     def test_two_ways_to_know_each_other_are_refused(self):
         two = ["--secret", SECRET, "--development"], ["--secret", SECRET, "--identity", "."], \
             ["--identity", ".", "--development"]
         for options in two:
             self.expect_sentence(self.client(f"{LOOPBACK}:9", *options, secret=None), "only one", "--secret",
-                                 "--identity", "--development")
-        self.expect_sentence(self.client(f"{LOOPBACK}:9", "--name", "a.example"), "--name", "--identity")
+                                 "--identity", "--development", code=2)
+        self.expect_sentence(self.client(f"{LOOPBACK}:9", "--name", "a.example"), "--name", "--identity", code=2)
 
     def test_an_identity_that_is_not_there(self):
         with tempfile.TemporaryDirectory(prefix="weir-test-") as folder:
@@ -542,11 +547,11 @@ class Failures(Case):
             self.expect_sentence(weir(*listen, "--identity", pathlib.Path(folder, "nowhere")), "--identity", code=2)
 
     def test_a_short_secret_is_refused(self):
-        self.expect_sentence(weir("perf", "server", "--listen", f"{LOOPBACK}:0", secret="short"), "secret")
+        self.expect_sentence(weir("perf", "server", "--listen", f"{LOOPBACK}:0", secret="short"), "secret", code=2)
 
     def test_addresses_that_make_no_sense(self):
-        self.expect_sentence(self.client("nonsense"), "nonsense")
-        self.expect_sentence(weir("perf", "server", "--listen", "nonsense"), "nonsense")
+        self.expect_sentence(self.client("nonsense"), "nonsense", code=2)
+        self.expect_sentence(weir("perf", "server", "--listen", "nonsense"), "nonsense", code=2)
 
     def test_a_port_that_is_taken(self):
         with server() as peer:
@@ -559,7 +564,12 @@ class Failures(Case):
             for mode in "inline", "threads":
                 result = self.client(address, "--mode", mode, "--json")
                 self.expect_sentence(result, address, "peer_failed")
-                self.assertEqual(result.stdout, "")
+                self.assertEqual(result.stderr.count(address), 1)
+                self.assertRegex(json.loads(result.stdout)["error"], rf"^peer_failed: {address}: .")
+            # With an identity another sentence comes, which names the address itself.
+            result = weir("perf", "client", "--peer", address, "--development", "--count", 1, secret=None)
+            self.expect_sentence(result, f"weir: peer_failed: {address}: ")
+            self.assertEqual(result.stderr.count(address), 1)
         self.expect_sentence(self.client(address), address)  # nobody has the port any more
 
     def test_another_secret(self):
@@ -572,6 +582,59 @@ class Failures(Case):
             self.expect_sentence(result, "1 put failed, the first with: too_large")
             self.assertRegex(result.stdout, r"(?m)^putting 97\.7 KiB to 1 peer, 1 at a time, ")
             self.assertNotRegex(result.stdout, r"latency|goodput|puts in")
+
+    def test_a_get_beyond_what_is_there_fails_before_anything_is_fetched(self):
+        with server("--largest", "100000") as peer:
+            result = weir("perf", "get", "--peer", peer.address, "--size", 100001, "--json")
+            self.expect_sentence(result, "too_large", peer.address, "--largest 100001")
+            self.assertEqual(list(json.loads(result.stdout)), ["error"])
+            self.expect_success(weir("perf", "get", "--peer", peer.address, "--size", 100000, "--count", 1))
+
+    def test_json_has_the_first_error_of_a_run(self):
+        with server("--largest", "1000") as peer:
+            result = weir("perf", "put", "--peer", peer.address, "--size", 100000, "--seconds", 5, "--json")
+            self.expect_sentence(result, "1 put failed, the first with: too_large")
+            report = json.loads(result.stdout)
+            self.assertEqual((report["errors"], report["interrupted"]), (1, False))
+            self.assertTrue(report["error"].startswith("too_large: "), report["error"])
+
+    def interrupted(self, *arguments, wait_for_line=True):
+        process = subprocess.Popen([WEIR, *map(str, arguments)], env=environment(), stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        first = ""
+        if wait_for_line:
+            while not re.match(r" *\d", first):  # a line about a time, not a heading
+                first = process.stdout.readline()
+        else:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=1)
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=PATIENCE_S)
+        return subprocess.CompletedProcess([], process.returncode, first + output, errors)
+
+    def test_a_measurement_that_was_interrupted_says_so(self):
+        with server() as peer:
+            client = ["perf", "client", "--peer", peer.address, "--interval", 0.1]
+            self.expect_sentence(self.interrupted(*client, "--count", 1 << 50), " of 1,125,899,906,842,624 calls",
+                                 "interrupted: ", code=130)
+            result = self.interrupted(*client, "--seconds", 1000)
+            self.expect_sentence(result, " of 1000 s", "interrupted: ", code=130)
+            self.assertIn("goodput", result.stdout)
+            result = self.interrupted(*client, "--seconds", 1000, "--json", wait_for_line=False)
+            self.expect_sentence(result, "interrupted", code=130)
+            self.assertIs(json.loads(result.stdout)["interrupted"], True)
+
+    def test_an_interval_without_calls_has_no_latency(self):
+        with server() as peer:
+            client = subprocess.Popen([WEIR, "perf", "client", "--peer", peer.address, "--seconds", "30", "--interval",
+                                       "0.2"], env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                      stderr=subprocess.PIPE, text=True)
+            for _ in range(4):
+                client.stdout.readline()
+            peer.kill()
+            output, _ = client.communicate(timeout=PATIENCE_S)
+            self.assertRegex(output, r"(?m)^ *\d+\.\d\d-\d+\.\d\d +0 +0\.0 MB/s +- +- ")
+            self.assertNotIn(" 0.0 us", output)
 
     def test_a_server_that_goes_away_fails_the_calls(self):
         with server() as peer:
@@ -588,10 +651,11 @@ class Failures(Case):
 
 class Demo(Case):
     def expect_rounds(self, text, peers, at_once):
-        made = re.search(rf"made ([\d,]+) calls to {peers} servers, {at_once:,} at once in each of ([\d,]+) rounds: "
-                         r"[\d.,]+ ?[kM]? calls/s", text)
+        made = re.search(rf"made ([\d,]+) calls? to {peers:,} servers?, {at_once:,} at once in (one round|each of ([\d,]+) "
+                         r"rounds): [\d.,]+ ?[kM]? calls/s", text)
         self.assertTrue(made, text)
-        calls, rounds = (int(number.replace(",", "")) for number in made.groups())
+        calls, rounds = (int(number.replace(",", "")) for number in (made[1], made[3] or "1"))
+        self.assertNotIn(" 1 rounds", text)
         self.assertGreater(rounds, 0)
         self.assertEqual(calls, at_once * rounds)
         self.assertIn("Every call was answered once", text)
@@ -620,12 +684,43 @@ class Demo(Case):
             self.expect_success(result)
             self.expect_rounds(result.stdout, 3, 300)
 
-    def test_draws_on_a_terminal(self):
+    def test_many_calls_to_many_servers_take_long_and_do_not_fail(self):
+        result = weir("demo", "--seconds", 0.1, "--peers", 1000, "--calls", 100_000, "--size", 8, secret=None)
+        self.expect_success(result)
+        self.expect_rounds(result.stdout, 1000, 100_000)
+
+    def test_one_call_is_one_call(self):
+        result = weir("demo", "--seconds", 0.1, "--peers", 1, "--calls", 1, secret=None)
+        self.expect_success(result)
+        self.assertIn("1 client, 1 server, 1 call outstanding", result.stdout)
+        self.assertNotIn("others of its round", result.stdout)
+
+    def test_more_memory_than_sensible_is_refused(self):
+        result = weir("demo", "--calls", 1_000_000, "--size", 16384, secret=None)
+        self.expect_sentence(result, "lower --calls or --size", code=2)
+
+    def test_ctrl_c_ends_a_large_round(self):
+        with subprocess.Popen([WEIR, "demo", "--seconds", "1", "--calls", "1000000", "--size", "64"],
+                              env=environment(None), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True) as process:
+            for line in process.stdout:
+                if " calls/s " in line:  # in the middle of the first round
+                    break
+            process.send_signal(signal.SIGINT)
+            output, errors = process.communicate(timeout=PATIENCE_S)
+        self.assertEqual(process.returncode, 130, output + errors)
+        self.assertIn("weir: interrupted", errors)
+        self.assertIn("in a round that was not finished", output)
+        self.assertNotIn("FAILED", output)
+
+    def on_terminal(self, kind="xterm", columns=0):
+        """What a short demo writes to a terminal."""
         ours, terminal = pty.openpty()
+        termios.tcsetwinsize(terminal, (24, columns))
         with os.fdopen(ours, "rb", buffering=0) as screen:
             process = subprocess.Popen([WEIR, "demo", "--seconds", "1", "--peers", "10", "--calls", "500"],
-                                       env=environment(None), stdin=subprocess.DEVNULL, stdout=terminal,
-                                       stderr=subprocess.PIPE)
+                                       env=environment(None) | {"TERM": kind}, stdin=subprocess.DEVNULL,
+                                       stdout=terminal, stderr=subprocess.PIPE)
             os.close(terminal)
             written = bytearray()
             with contextlib.suppress(OSError):  # how the end of the other side is told
@@ -633,7 +728,17 @@ class Demo(Case):
                     written += more
             self.assertEqual(process.wait(timeout=PATIENCE_S), 0, process.stderr.read())
             process.stderr.close()
-        text = written.decode()
+        return written.decode()
+
+    def test_draws_nothing_where_it_could_not_draw_again(self):
+        for options in {"kind": "dumb"}, {"columns": 79}:
+            with self.subTest(**options):
+                text = self.on_terminal(**options)
+                self.assertNotIn("\x1b", text)
+                self.expect_rounds(text, 10, 500)
+
+    def test_draws_on_a_terminal(self):
+        text = self.on_terminal(columns=80)
         before, drawn, after = re.split(r"\x1b\[\?25[lh]", text)  # the cursor is hidden while it draws
         self.assertNotIn("\x1b", before + after)
         self.expect_rounds(after, 10, 500)
@@ -689,6 +794,11 @@ class Sim(Case):
         events = int(re.search(r"(\d+) events, 0 violations, hash [0-9a-f]{16}\n$", result.stdout).group(1))
         self.assertGreater(events, 0)
         self.assertGreater(result.stdout.count("\n"), events / 10)
+
+    def test_a_trace_of_many_seeds_is_refused(self):
+        result = weir("sim", "--seeds", 2, "--trace")
+        self.expect_sentence(result, "--trace", "--seeds", code=2)
+        self.assertEqual(result.stdout, "")
 
     def test_all_scenarios_run_if_none_is_named(self):
         result = weir("sim", "--seed", 5)
@@ -777,19 +887,19 @@ class Identity(Case):
 
     def test_what_makes_no_sense_is_told(self):
         self.new_ca()
-        self.expect_sentence(self.issue(), "--name")
-        self.expect_sentence(self.issue("--name", "not a host"), "not a host")
-        self.expect_sentence(self.issue("--address", "db7.example"), "not an IP address")
+        self.expect_sentence(self.issue(), "--name", code=2)
+        self.expect_sentence(self.issue("--name", "not a host"), "not a host", code=2)
+        self.expect_sentence(self.issue("--address", "db7.example"), "not an IP address", code=2)
         self.expect_sentence(self.issue("--name", "a.example", "--days", "0"), "days", code=2)
         self.expect_sentence(self.issue("--name", "a.example", "--key", "dsa"), "key", code=2)
         self.assertFalse(self.node.exists())
         self.expect_sentence(weir("identity", "issue", self.folder / "nowhere", "--name", "a.example"), "ca.key",
                              "no such file")
         self.expect_sentence(weir("identity", "show", self.folder / "nowhere"), "no such file")
-        self.expect_sentence(weir("identity", "show", self.ca / "ca.key"), "certificate")
+        self.expect_sentence(weir("identity", "show", self.ca / "ca.key"), "certificate", code=2)
         self.expect_sentence(weir("identity"), "Try", code=2)
         (self.ca / "ca.key").chmod(0o644)
-        self.expect_sentence(self.issue("--name", "a.example"), "chmod 600")
+        self.expect_sentence(self.issue("--name", "a.example"), "chmod 600", code=2)
 
     def test_a_node_ends_with_its_authority(self):
         self.new_ca("--days", 10)

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "apps/weir/json.h"
 #include "apps/weir/path.h"
 #include "crypto/aead.h"
 
@@ -14,9 +15,11 @@ namespace {
 // A path that changes its mind all the time must not make us grow.
 constexpr std::size_t kMaxDegradations = 16;
 constexpr std::string_view kInAProgram = "use Identity::from_files()";
+bool failures_as_json = false;  // of the one command that this process runs
 }  // namespace
 
-void fail(std::string_view sentence) {
+void fail(std::string_view sentence, int exit_code) {
+  if (failures_as_json) fmt::print("{}\n", JsonObject().add("error", printable(sentence)).text());
   std::fflush(stdout);
   // It may have a peer's words in it; only our own sentences have several lines.
   std::string text;
@@ -24,14 +27,22 @@ void fail(std::string_view sentence) {
     text += printable(sentence.substr(0, end)) + '\n';
   }
   fmt::print(stderr, "weir: {}{}\n", text, printable(sentence));
-  throw CLI::RuntimeError(1);
+  throw CLI::RuntimeError(exit_code);
 }
 
-void fail(const Error& error) { fail(printable(error.to_string())); }
+int exit_code_of(const Error& error) { return error.code() == Code::invalid_argument ? kMisused : kFailed; }
+void fail(const Error& error) { fail(printable(error.to_string()), exit_code_of(error)); }
+void fail_use(std::string_view sentence) { fail(sentence, kMisused); }
+void tell_failures_as_json(bool wanted) { failures_as_json = wanted; }
 
 std::string with_address(std::string_view address, std::string_view sentence) {
   if (sentence.starts_with(address)) return std::string(sentence);
-  return fmt::format("{}: {}", address, sentence);
+  std::string rest(sentence);
+  for (const std::string_view word : {" from ", " at "}) {
+    const std::string again = fmt::format("{}{}", word, address);
+    if (rest.ends_with(again)) rest.resize(rest.size() - again.size());
+  }
+  return fmt::format("{}: {}", address, rest);
 }
 
 void note(std::string_view sentence) { fmt::print(stderr, "note: {}\n", sentence); }

@@ -20,10 +20,20 @@ void add_doctor_command(CLI::App& app);
 void add_identity_command(CLI::App& app);
 void add_copy_commands(CLI::App& app);
 
-// A sentence to stderr, then the end of the program with exit code 1.
-[[noreturn]] void fail(std::string_view sentence);
+// How a command that did not do what it was asked for ends.
+inline constexpr int kFailed = 1;
+inline constexpr int kMisused = 2;        // what it was asked for makes no sense
+inline constexpr int kInterrupted = 130;  // as shells say it of a program that Ctrl-C ended
+
+// A sentence to stderr, then the end of the program with this exit code.
+[[noreturn]] void fail(std::string_view sentence, int exit_code = kFailed);
+// invalid_argument is misuse.
 [[noreturn]] void fail(const Error& error);
-// "127.0.0.1:4433: nobody listens there", also if the sentence names the address already.
+[[noreturn]] void fail_use(std::string_view sentence);
+// From here on until it is called again a failure is told on stdout, too, as {"error": "..."}.
+void tell_failures_as_json(bool wanted);
+int exit_code_of(const Error& error);
+// "127.0.0.1:4433: no answer": the address once and in front, also if the sentence names it.
 std::string with_address(std::string_view address, std::string_view sentence);
 // A sentence to stderr that changes nothing else.
 void note(std::string_view sentence);

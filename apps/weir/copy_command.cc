@@ -18,6 +18,7 @@
 #include "apps/weir/format.h"
 #include "apps/weir/local_files.h"
 #include "apps/weir/path.h"
+#include "apps/weir/placed_files.h"
 #include "apps/weir/process.h"
 #include "apps/weir/remote_files.h"
 #include "apps/weir/security_options.h"
@@ -49,16 +50,25 @@ struct ServeOptions : SecurityOptions {
 
 // A file or directory of this machine as a root and a name in it.
 struct LocalPlace {
-  std::unique_ptr<LocalFiles> files;
+  std::unique_ptr<LocalFiles> opened;
+  std::unique_ptr<PlacedFiles> files;
   std::string path;
 };
+
+LocalPlace open_here(const std::string& root, const LocalFiles::Options& options) {
+  auto opened = LocalFiles::open(root, options);
+  if (!opened) fail(fmt::format("here: {}", opened.error().message()));
+  LocalPlace place;
+  place.opened = std::move(*opened);
+  place.files = std::make_unique<PlacedFiles>(*place.opened, fmt::format("here, in {}", shown(root)));
+  return place;
+}
 
 LocalPlace open_source(const std::string& path) {
   std::error_code error;
   std::filesystem::path real = std::filesystem::canonical(path, error);
-  if (error) fail(fmt::format("{}: {}", shown(path), error.message()));
-  LocalPlace place;
-  place.files = value_or_fail(LocalFiles::open(real.parent_path().string(), {.read_only = true}));
+  if (error) fail(fmt::format("here: {}: {}", shown(path), error.message()));
+  LocalPlace place = open_here(real.parent_path().string(), {.read_only = true});
   place.path = real.filename().string();
   return place;
 }
@@ -66,14 +76,10 @@ LocalPlace open_source(const std::string& path) {
 LocalPlace open_target(const std::string& path) {
   std::error_code error;
   std::filesystem::path target(path);
-  LocalPlace place;
-  if (std::filesystem::is_directory(target, error)) {
-    place.files = value_or_fail(LocalFiles::open(path, {}));
-  } else {
-    std::filesystem::path parent = target.parent_path();
-    place.files = value_or_fail(LocalFiles::open(parent.empty() ? "." : parent.string(), {}));
-    place.path = target.filename().string();
-  }
+  if (std::filesystem::is_directory(target, error)) return open_here(path, {});
+  std::filesystem::path parent = target.parent_path();
+  LocalPlace place = open_here(parent.empty() ? "." : parent.string(), {});
+  place.path = target.filename().string();
   return place;
 }
 
@@ -86,31 +92,33 @@ std::string place_in(Files& to, const std::string& path, const std::string& name
   return path;
 }
 
-std::string files_in(const CopyReport& report) {
-  return fmt::format("{} file{}", with_commas(report.files), report.files == 1 ? "" : "s");
-}
+std::string files_in(const CopyReport& report) { return counted(report.files, "file"); }
 
 // Of a copy that did not get to its end.
-[[noreturn]] void fail_halfway(const CopyReport& report, std::string_view why) {
+[[noreturn]] void fail_halfway(const CopyReport& report, std::string_view why, int exit_code) {
   std::string until_then;
   if (report.files != 0 || report.sent_bytes != 0) {
     until_then = fmt::format(" after {} and {}", files_in(report), in_bytes(report.sent_bytes));
   }
-  fail(fmt::format("{}{}; the same command goes on where it stopped", why, until_then));
+  fail(fmt::format("{}{}; the same command goes on where it stopped", why, until_then), exit_code);
 }
 
 void finish_report(const CopyReport& report, const CopyCommandOptions& options, double seconds) {
-  if (stop_requested()) fail_halfway(report, "interrupted");
-  if (report.fatal) fail_halfway(report, printable(report.fatal->message()));
+  if (stop_requested()) fail_halfway(report, "interrupted", kInterrupted);
+  if (report.fatal) fail_halfway(report, printable(report.fatal->message()), kFailed);
   if (report.files != 0 || report.failed == 0) {
     fmt::print("copied {}, {} in {:.2f} s, {:.0f} MB/s{}\n", files_in(report), in_bytes(report.sent_bytes), seconds,
                static_cast<double>(report.sent_bytes) * 1e-6 / seconds, options.no_check ? "" : "; checked");
     if (report.there_before_bytes != 0) fmt::print("{} were there already\n", in_bytes(report.there_before_bytes));
     std::fflush(stdout);
   }
-  if (report.failed != 0) {
-    fail(fmt::format("{} {} not copied", report.failed, report.failed == 1 ? "thing was" : "things were"));
+  std::string missing;
+  if (report.failed != 0) missing = fmt::format("{} not copied", with_commas(report.failed));
+  if (report.skipped != 0) {
+    missing += fmt::format("{}{} left out, as links, pipes and devices are", missing.empty() ? "" : ", ",
+                           with_commas(report.skipped));
   }
+  if (!missing.empty()) fail(fmt::format("the copy is not complete: {}", missing));
 }
 
 Pool open_pool(const SecurityOptions& options, Config config) {
@@ -131,17 +139,19 @@ void run_copy(const CopyCommandOptions& options) {
   const std::string& address = target.is_remote() ? target.address : sources.front().address;
   for (const CopyPlace& source : sources) {
     if (source.is_remote() == target.is_remote()) {
-      fail("one side is here and the other at a peer, ADDR:PORT:PATH; `cp` copies within this machine");
+      fail_use("one side is here and the other at a peer, ADDR:PORT:PATH; `cp` copies within this machine");
     }
-    if (source.is_remote() && source.address != address) fail("all sources must be at one peer");
+    if (source.is_remote() && source.address != address) fail_use("all sources must be at one peer");
   }
 
   Pool pool = open_pool(options, {});
   Peer peer = pool.peer(address, {.name = options.name});
   if (auto ready = peer.ready().get(); !ready) {
-    fail(fmt::format("cannot reach {}", printable(with_address(address, ready.error().message()))));
+    fail(fmt::format("cannot reach {}", printable(with_address(address, ready.error().message()))),
+         exit_code_of(ready.error()));
   }
-  RemoteFiles remote(peer);
+  RemoteFiles peers_files(peer);
+  PlacedFiles remote(peers_files, address);
 
   std::int64_t began_ns = now_ns();
   CopyReport report;
@@ -207,6 +217,8 @@ void add_copy_commands(CLI::App& app) {
       "complete it has another name, .weir-part-..., beside where it will be. A part that is never completed, because "
       "the\n"
       "original changed or the command was not given again, stays there until somebody removes it.\n"
+      "A link that is named is followed. Of a tree, links, pipes and devices are left out: each is told, and the exit\n"
+      "code is 1 then.\n"
       "Example:\n"
       "  weir serve-files --listen 127.0.0.1:4433 --root /srv/files --development ./development &\n"
       "  weir cp -r photos 127.0.0.1:4433:backup --development ./development\n"
@@ -214,7 +226,7 @@ void add_copy_commands(CLI::App& app) {
       "A target that is not there becomes the copy; into a directory that is there, the copy goes under its own name.");
   command->callback([copy] {
     choose_security(*copy);
-    if (!copy->name.empty() && copy->identity.empty()) fail("--name has a meaning only with --identity");
+    if (!copy->name.empty() && copy->identity.empty()) fail_use("--name has a meaning only with --identity");
     run_copy(*copy);
   });
 

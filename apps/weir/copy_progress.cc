@@ -15,6 +15,7 @@ namespace weir::command {
 namespace {
 constexpr std::size_t kBarWidth = 20;
 constexpr std::size_t kPathWidth = 24;  // with the rest, less than 80 columns
+constexpr int kColumns = 80;
 constexpr std::int64_t kTerminalIntervalNs = 100'000'000;
 constexpr std::int64_t kLineIntervalNs = 1'000'000'000;
 
@@ -26,8 +27,8 @@ std::string end_of(const std::string& text, std::size_t bytes) {
 }
 }  // namespace
 
-CopyProgress::CopyProgress(ShowProgress wish) : on_terminal_(isatty(STDERR_FILENO) == 1), began_ns_(now_ns()) {
-  is_shown_ = wish == ShowProgress::always || (wish == ShowProgress::on_terminal && on_terminal_);
+CopyProgress::CopyProgress(ShowProgress wish) : on_terminal_(can_redraw(STDERR_FILENO, kColumns)), began_ns_(now_ns()) {
+  is_shown_ = wish == ShowProgress::always || (wish == ShowProgress::on_terminal && isatty(STDERR_FILENO) == 1);
 }
 
 CopyProgress::~CopyProgress() {

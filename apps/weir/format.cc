@@ -10,6 +10,10 @@ std::string with_commas(std::uint64_t value) {
   return text;
 }
 
+std::string counted(std::uint64_t count, std::string_view one) {
+  return fmt::format("{} {}{}", with_commas(count), one, count == 1 ? "" : "s");
+}
+
 std::string in_rate(double per_second) {
   if (per_second >= 1e6) return fmt::format("{:.2f} M", per_second / 1e6);
   if (per_second >= 1e3) return fmt::format("{:.1f} k", per_second / 1e3);

@@ -3,13 +3,15 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace weir::command {
 
 std::string with_commas(std::uint64_t value);
-std::string in_rate(double per_second);                 // "4.21 M"
-std::string in_time(double nanoseconds);                // "12.3 us"
-std::string in_bytes(std::uint64_t bytes);              // "8.0 MiB"
-double share(std::uint64_t part, std::uint64_t whole);  // 0 if there is no whole
+std::string counted(std::uint64_t count, std::string_view one);  // "1 call", "1,000 calls"
+std::string in_rate(double per_second);                          // "4.21 M"
+std::string in_time(double nanoseconds);                         // "12.3 us"
+std::string in_bytes(std::uint64_t bytes);                       // "8.0 MiB"
+double share(std::uint64_t part, std::uint64_t whole);           // 0 if there is no whole
 
 }  // namespace weir::command

@@ -25,6 +25,12 @@ TEST(Format, ChoosesAUnitThatReadsWell) {
   EXPECT_EQ(in_bytes(12), "12 B");
 }
 
+TEST(Format, SaysOneOfOneThing) {
+  EXPECT_EQ(counted(0, "call"), "0 calls");
+  EXPECT_EQ(counted(1, "call"), "1 call");
+  EXPECT_EQ(counted(1000, "call"), "1,000 calls");
+}
+
 TEST(Format, HasNoShareOfNothing) {
   EXPECT_EQ(share(1, 0), 0);
   EXPECT_EQ(share(1, 4), 0.25);

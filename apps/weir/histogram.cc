@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "apps/weir/format.h"
+
 namespace weir::command {
 
 void Histogram::merge(const Histogram& other) {
@@ -31,6 +33,10 @@ std::uint64_t Histogram::at(double fraction) const {
     if (seen >= rank) return std::clamp(middle_of(i), min_, max_);
   }
   return max_;
+}
+
+std::string time_at(const Histogram& histogram, double fraction) {
+  return histogram.count() == 0 ? "-" : in_time(static_cast<double>(histogram.at(fraction)));
 }
 
 }  // namespace weir::command

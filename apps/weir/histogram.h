@@ -8,6 +8,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace weir::command {
 
@@ -53,5 +54,8 @@ class Histogram {
   std::uint64_t max_ = 0;
   std::uint64_t min_ = UINT64_MAX;
 };
+
+// Of nanoseconds, as people read them; "-" if nothing was recorded.
+std::string time_at(const Histogram& histogram, double fraction);
 
 }  // namespace weir::command

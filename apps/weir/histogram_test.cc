@@ -82,5 +82,12 @@ TEST(Histogram, ForgetsEverythingWhenCleared) {
   EXPECT_EQ(histogram.max(), 9u);
 }
 
+TEST(Histogram, HasNoTimeOfNothing) {
+  Histogram histogram;
+  EXPECT_EQ(time_at(histogram, 0.5), "-");
+  histogram.record(12'000);
+  EXPECT_EQ(time_at(histogram, 0.5), "12.0 us");
+}
+
 }  // namespace
 }  // namespace weir::command

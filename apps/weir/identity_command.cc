@@ -1,7 +1,6 @@
 // `weir identity`: a small certificate authority in a directory, certificates for nodes, and a look at any of them.
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "apps/weir/command.h"
+#include "apps/weir/format.h"
 #include "apps/weir/json.h"
 #include "handshake/authority.h"
 #include "handshake/certificate.h"
@@ -53,6 +53,16 @@ struct ShowOptions {
   std::string file;
   bool json = false;
 };
+
+// Not fmt::join(): g++ 12 warns of what it does inside.
+std::string list_of(const std::vector<std::string>& texts) {
+  std::string all;
+  for (const std::string& text : texts) {
+    if (!all.empty()) all += ", ";
+    all += text;
+  }
+  return all;
+}
 
 Validity validity_from_now(int days) {
   const std::int64_t now_seconds = wall_clock_seconds();
@@ -115,9 +125,9 @@ void make_new_authority(const NewAuthorityOptions& options) {
 void issue_certificate(const IssueOptions& options) {
   std::vector<std::string> names = options.names;
   names.insert(names.end(), options.addresses.begin(), options.addresses.end());
-  if (names.empty()) fail("a node needs a name: give --name HOST, or --address IP");
+  if (names.empty()) fail_use("a node needs a name: give --name HOST, or --address IP");
   for (const std::string& address : options.addresses) {
-    if (!parse_ip(address)) fail(fmt::format("\"{}\" is not an IP address", printable(address)));
+    if (!parse_ip(address)) fail_use(fmt::format("\"{}\" is not an IP address", printable(address)));
   }
   const WipedText key = read_or_fail(options.directory + "/ca.key", Readers::owner_and_group);
   const WipedText certificate = read_or_fail(options.directory + "/ca.crt", Readers::anybody);
@@ -144,7 +154,7 @@ void issue_certificate(const IssueOptions& options) {
       "Made a certificate for {}, valid until {}.\n"
       "  {}/node.crt, {}/node.key, {}/ca.crt\n"
       "Use them: weir::Identity::from_files(\"node.crt\", \"node.key\", \"ca.crt\")\n",
-      fmt::join(names, ", "), utc_text(made.front().not_after_seconds()), out, out, out);
+      list_of(names), utc_text(made.front().not_after_seconds()), out, out, out);
 }
 
 // What a certificate says, read once for both ways to print it.
@@ -173,9 +183,10 @@ struct Shown {
   // Whole days, towards zero.
   std::int64_t days_left() const { return (not_after_seconds - now_seconds) / kDaySeconds; }
   std::string state() const {
-    if (now_seconds > not_after_seconds) return fmt::format("EXPIRED {} days ago", -days_left());
+    if (now_seconds > not_after_seconds)
+      return fmt::format("EXPIRED {} ago", counted(static_cast<std::uint64_t>(-days_left()), "day"));
     if (now_seconds < not_before_seconds) return "NOT YET VALID";
-    return fmt::format("{} days left", days_left());
+    return fmt::format("{} left", counted(static_cast<std::uint64_t>(days_left()), "day"));
   }
 
   std::string subject, issuer;
@@ -188,7 +199,7 @@ struct Shown {
 std::string json_list(const std::vector<std::string>& texts) {
   std::vector<std::string> quoted;
   for (const std::string& text : texts) quoted.push_back(json_string(text));
-  return fmt::format("[{}]", fmt::join(quoted, ", "));
+  return '[' + list_of(quoted) + ']';
 }
 
 std::string as_json(const Shown& shown) {
@@ -212,12 +223,12 @@ std::string as_json(const Shown& shown) {
 void print(const Shown& shown) {
   auto line = [](std::string_view label, std::string_view text) { fmt::print("{:<12} {}\n", label, text); };
   line("Subject", shown.subject);
-  line("Names", shown.names.empty() ? "none" : fmt::format("{}", fmt::join(shown.names, ", ")));
+  line("Names", shown.names.empty() ? "none" : list_of(shown.names));
   line("Valid", fmt::format("{} to {} ({})", utc_text(shown.not_before_seconds), utc_text(shown.not_after_seconds),
                             shown.state()));
   line("For", shown.authority          ? "issuing certificates"
               : shown.purposes.empty() ? "any purpose"
-                                       : fmt::format("{}", fmt::join(shown.purposes, ", ")));
+                                       : list_of(shown.purposes));
   line("Key", shown.key);
   line("Issuer", shown.issuer);
   line("Serial", shown.serial);
@@ -241,7 +252,7 @@ void show(const ShowOptions& options) {
     print(shown);
   }
   if (options.json) {
-    fmt::print("{}\n", JsonObject().add_text("certificates", fmt::format("[{}]", fmt::join(objects, ", "))).text());
+    fmt::print("{}\n", JsonObject().add_text("certificates", '[' + list_of(objects) + ']').text());
   }
 }
 

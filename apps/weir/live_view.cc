@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "apps/weir/format.h"
+#include "apps/weir/process.h"
 
 namespace weir::command {
 
@@ -17,10 +18,9 @@ namespace {
 constexpr std::size_t kSparklineWidth = 40;
 constexpr std::size_t kBarWidth = 24;
 constexpr int kLines = 6;
+constexpr int kColumns = 80;
 
-std::string time_at(const Reading& reading, double fraction) {
-  return in_time(static_cast<double>(reading.latency->at(fraction)));
-}
+std::string time_of(const Reading& reading, double fraction) { return time_at(*reading.latency, fraction); }
 
 }  // namespace
 
@@ -42,7 +42,7 @@ std::string bar(double fraction, std::size_t width) {
   return out;
 }
 
-LiveView::LiveView(std::string title) : on_terminal_(isatty(STDOUT_FILENO) == 1) {
+LiveView::LiveView(std::string title) : on_terminal_(can_redraw(STDOUT_FILENO, kColumns)) {
   fmt::print("{}\n", title);
   if (on_terminal_) fmt::print("\n\x1b[?25l");  // hides the cursor
   std::fflush(stdout);
@@ -58,7 +58,7 @@ void LiveView::show(const Reading& reading) {
     draw(reading);
   } else {
     fmt::print("{:>5.1f} s  {:>8} calls/s  p50 {}  p99 {}  goodput {:.3f}  sent again {}  failed {}\n",
-               reading.elapsed_s, in_rate(reading.calls_per_s), time_at(reading, 0.5), time_at(reading, 0.99),
+               reading.elapsed_s, in_rate(reading.calls_per_s), time_of(reading, 0.5), time_of(reading, 0.99),
                reading.goodput, with_commas(reading.frames_sent_again), with_commas(reading.failures));
   }
   std::fflush(stdout);
@@ -73,12 +73,12 @@ void LiveView::draw(const Reading& reading) {
   auto line = [](const char* what, const std::string& text) { fmt::print("\r\x1b[2K  {:<10} {}\n", what, text); };
   line("rate", fmt::format("\x1b[1m{:>16}\x1b[0m  \x1b[36m{}\x1b[0m", in_rate(reading.calls_per_s) + " calls/s",
                            sparkline(rates_)));
-  line("latency", fmt::format("p50 {}   p90 {}   p99 {}   p99.9 {}", time_at(reading, 0.5), time_at(reading, 0.9),
-                              time_at(reading, 0.99), time_at(reading, 0.999)));
+  line("latency", fmt::format("p50 {}   p90 {}   p99 {}   p99.9 {}", time_of(reading, 0.5), time_of(reading, 0.9),
+                              time_of(reading, 0.99), time_of(reading, 0.999)));
   line("goodput", fmt::format("{:>16.3f}  \x1b[32m{}\x1b[0m  useful / sent bytes", reading.goodput,
                               bar(reading.goodput, kBarWidth)));
-  line("sent again", fmt::format("{} frames", with_commas(reading.frames_sent_again)));
-  line("calls", fmt::format("{} in {} rounds, {} failed", with_commas(reading.calls), with_commas(reading.rounds),
+  line("sent again", counted(reading.frames_sent_again, "frame"));
+  line("calls", fmt::format("{} in {}, {} failed", with_commas(reading.calls), counted(reading.rounds, "round"),
                             with_commas(reading.failures)));
   line("time", fmt::format("{:>16}  {}", fmt::format("{:.1f} of {:.0f} s", reading.elapsed_s, reading.total_s),
                            bar(reading.elapsed_s / reading.total_s, kBarWidth)));

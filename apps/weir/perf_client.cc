@@ -44,7 +44,7 @@ PerfClientOptions with_family(PerfClientOptions options) {
   for (const std::string& peer : options.peers) {
     if (const Result<Address> address = Address::parse(peer)) ++(address->is_v4() ? v4 : v6);
   }
-  if (v4 > 0 && v6 > 0) fail("the servers must be all IPv4 or all IPv6");
+  if (v4 > 0 && v6 > 0) fail_use("the servers must be all IPv4 or all IPv6");
   options.is_v6 = v6 > 0;
   return options;
 }
@@ -87,7 +87,7 @@ class PerfClient {
     } else {
       run_loop();
     }
-    if (phase_ != Phase::over) end(now_ns());
+    if (phase_ != Phase::over) end(now_ns(), false);
     report();
   }
 
@@ -97,9 +97,9 @@ class PerfClient {
   void connect() {
     for (const std::string& address : options_.peers) {
       peers_.push_back(pool_.peer(address, {.name = options_.name}));
-      if (auto ready = peers_.back().ready().get(); !ready) {
-        fail(fmt::format("{}: {}", name(ready.error().code()), with_address(address, ready.error().message())));
-      }
+      if (auto ready = peers_.back().ready().get(); !ready) fail_at(address, ready.error());
+      if (options_.pattern == Pattern::get) check_reach(peers_.back());
+      if (stop_requested()) fail("interrupted before anything was measured", kInterrupted);
     }
     for (const std::string& sentence : witness_->degradations()) note(sentence);
     if (!options_.json) {
@@ -109,23 +109,38 @@ class PerfClient {
     }
   }
 
+  [[noreturn]] static void fail_at(std::string_view address, const Error& error) {
+    fail(fmt::format("{}: {}", name(error.code()), with_address(address, error.message())), exit_code_of(error));
+  }
+
+  // Whether the last byte of a get is there, before all the others are fetched for nothing.
+  void check_reach(const Peer& peer) const {
+    std::byte last[1];
+    Result<GetReport> report = peer.get(kPerfPlacement, into(last), {.offset = options_.reply_bytes - 1}).get();
+    if (report) return;
+    if (report.error().code() != Code::invalid_argument) fail_at(peer.address(), report.error());
+    fail(fmt::format("too_large: {}: it has less than the {} bytes to get; `weir perf server --largest {}` has them",
+                     peer.address(), with_commas(options_.reply_bytes), options_.reply_bytes));
+  }
+
   std::string heading() const {
-    const std::string peers = fmt::format("{} peer{}", peers_.size(), peers_.size() == 1 ? "" : "s");
+    const std::string peers = counted(peers_.size(), "peer");
     const std::string bytes = in_bytes(options_.request_bytes + options_.reply_bytes);
+    const std::string window = with_commas(options_.window);
     std::string what;
     switch (options_.pattern) {
       case Pattern::put:
-        what = fmt::format("putting {} to {}, {} at a time", bytes, peers, options_.window);
+        what = fmt::format("putting {} to {}, {} at a time", bytes, peers, window);
         break;
       case Pattern::get:
-        what = fmt::format("getting {} from {}, {} at a time", bytes, peers, options_.window);
+        what = fmt::format("getting {} from {}, {} at a time", bytes, peers, window);
         break;
       case Pattern::broadcast:
-        what = fmt::format("broadcasting {} to {}, {} at a time", bytes, peers, options_.window);
+        what = fmt::format("broadcasting {} to {}, {} at a time", bytes, peers, window);
         break;
       case Pattern::call:
-        what = fmt::format("calling {}: {} outstanding, {} B requests, {} B replies", peers, options_.window,
-                           options_.request_bytes, options_.reply_bytes);
+        what = fmt::format("calling {}: {} outstanding, {} B requests, {} B replies", peers, window,
+                           with_commas(options_.request_bytes), with_commas(options_.reply_bytes));
         break;
     }
     return fmt::format("{}, {}", what, aes_in_use(options_.openssl));
@@ -149,20 +164,20 @@ class PerfClient {
     if (options_.count == 0) end_at_ns_ = now + static_cast<std::int64_t>(options_.seconds * 1e9);
   }
 
-  void end(std::int64_t now) {
+  void end(std::int64_t now, bool is_interrupted) {
     if (phase_ == Phase::warm_up) begin(now - 1);
     phase_ = Phase::over;
     budget_ = 0;
     Counters counters = totals();
     // A rest that is too short to say something is only in the summary.
     if (next_line_ns_ - now < interval_ns_ / 2) print_line(now, counters);
-    meter_.end(now, counters);
+    meter_.end(now, counters, is_interrupted);
   }
 
   void look_at_clock(std::int64_t now) {
     if (phase_ == Phase::warm_up && now >= begin_at_ns_) begin(now);
     if (phase_ != Phase::over && (now >= end_at_ns_ || stop_requested())) {
-      end(now);
+      end(now, now < end_at_ns_);
     } else if (phase_ == Phase::measuring && now >= next_line_ns_) {
       print_line(now, totals());
       next_line_ns_ += interval_ns_;
@@ -345,12 +360,19 @@ class PerfClient {
     (void)pool_.close(std::chrono::milliseconds(500));
     if (options_.json) {
       fmt::print("{}\n", meter_.json(options_, witness_->datagram_bytes()));
+      tell_failures_as_json(false);    // the object has them
     } else if (meter_.calls() != 0) {  // otherwise there is nothing to tell but the failure
       fmt::print("{}", meter_.summary(options_));
     }
     if (meter_.errors() != 0) {
-      fail(fmt::format("{} {} failed, the first with: {}", meter_.errors(),
-                       meter_.errors() == 1 ? words_.one : words_.many, meter_.first_error()->to_string()));
+      fail(fmt::format("{} failed, the first with: {}", counted(meter_.errors(), words_.one),
+                       meter_.first_error()->to_string()));
+    }
+    if (meter_.is_interrupted() && options_.count != 0) {
+      fail(fmt::format("interrupted: {} of {}", with_commas(meter_.calls()), counted(options_.count, words_.one)),
+           kInterrupted);
+    } else if (meter_.is_interrupted()) {
+      fail(fmt::format("interrupted: {:.2f} of {:g} s", meter_.seconds(), options_.seconds), kInterrupted);
     }
   }
 

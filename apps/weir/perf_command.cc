@@ -100,9 +100,9 @@ void add_server(CLI::App& perf) {
 }
 
 // A size that is asked for.
-void add_size(CLI::App& command, const char* option, std::uint64_t& bytes, const char* what) {
+void add_size(CLI::App& command, const char* option, std::uint64_t& bytes, std::uint64_t fewest, const char* what) {
   command.add_option(option, bytes, what)
-      ->check(CLI::Range(std::uint64_t{0}, kMaxBodyBytes))
+      ->check(CLI::Range(fewest, kMaxBodyBytes))
       ->type_name("BYTES")
       ->capture_default_str();
 }
@@ -137,20 +137,22 @@ void add_client(CLI::App& perf, const PatternHelp& help) {
   constexpr std::uint64_t kBulkBytes = 1 << 20;
   switch (help.pattern) {
     case Pattern::call:
-      add_size(*command, "--size", options->request_bytes,
+      add_size(*command, "--size", options->request_bytes, 0,
                "Bytes of a request; more than 64 MiB need --largest at the server");
-      add_size(*command, "--reply", options->reply_bytes, "Bytes of a reply; likewise");
+      add_size(*command, "--reply", options->reply_bytes, 0, "Bytes of a reply; likewise");
       break;
     case Pattern::get:
       options->request_bytes = 0;
       options->reply_bytes = kBulkBytes;
-      add_size(*command, "--size", options->reply_bytes, "Bytes to get; more than 64 MiB need --largest at the server");
+      add_size(*command, "--size", options->reply_bytes, 1,
+               "Bytes to get; more than 64 MiB need --largest at the server");
       break;
     case Pattern::put:
     case Pattern::broadcast:
       options->request_bytes = kBulkBytes;
       options->reply_bytes = 0;
-      add_size(*command, "--size", options->request_bytes,
+      // The first bytes of a broadcast say how long the replies shall be.
+      add_size(*command, "--size", options->request_bytes, help.pattern == Pattern::put ? 1 : kReplyLengthBytes,
                "Bytes to send; more than 64 MiB need --largest at the server");
       break;
   }
@@ -174,12 +176,9 @@ void add_client(CLI::App& perf, const PatternHelp& help) {
   add_common(*command, *options);
   CLI::Option* idle = add_idle(*command, options->idle, "spin inline, adaptive with threads");
   command->callback([options, idle] {
+    tell_failures_as_json(options->json);
     choose_security(*options);
-    if (!options->name.empty() && options->identity.empty()) fail("--name has a meaning only with --identity");
-    if (options->pattern != Pattern::call && payload_bytes(*options) == 0) fail("--size must not be 0 here");
-    if (options->pattern == Pattern::broadcast && options->request_bytes < kReplyLengthBytes) {
-      fail("a broadcast has at least 4 bytes: they say how long the replies shall be");
-    }
+    if (!options->name.empty() && options->identity.empty()) fail_use("--name has a meaning only with --identity");
     if (idle->empty()) options->idle = options->mode == Mode::inline_loop ? Idle::spin : Idle::adaptive;
     options->largest_bytes = std::max({options->largest_bytes, options->request_bytes, options->reply_bytes});
     options->has_large = is_large(*options);

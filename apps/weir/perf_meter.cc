@@ -50,12 +50,11 @@ std::string PerfMeter::close_interval(std::int64_t now, const Counters& counters
   double to = static_cast<double>(now - began_ns_) * 1e-9;
   std::uint64_t calls = calls_ - interval_began_calls_;
   double rate = static_cast<double>(calls) / (to - from);
-  std::string line =
-      fmt::format("{:>8.2f}-{:<8.2f}  {:>10}  {:>9.1f} MB/s  {:>10}  {:>10}  {} frames, {}", from, to, in_rate(rate),
-                  rate * static_cast<double>(payload_per_call) / kMegabyte,
-                  in_time(static_cast<double>(interval_.at(0.5))), in_time(static_cast<double>(interval_.at(0.99))),
-                  counters.frames_retransmitted - interval_counters_.frames_retransmitted,
-                  in_bytes(counters.bytes_retransmitted - interval_counters_.bytes_retransmitted));
+  std::string line = fmt::format(
+      "{:>8.2f}-{:<8.2f}  {:>10}  {:>9.1f} MB/s  {:>10}  {:>10}  {}, {}", from, to, in_rate(rate),
+      rate * static_cast<double>(payload_per_call) / kMegabyte, time_at(interval_, 0.5), time_at(interval_, 0.99),
+      counted(counters.frames_retransmitted - interval_counters_.frames_retransmitted, "frame"),
+      in_bytes(counters.bytes_retransmitted - interval_counters_.bytes_retransmitted));
   total_.merge(interval_);
   interval_.clear();
   interval_began_ns_ = now;
@@ -64,7 +63,8 @@ std::string PerfMeter::close_interval(std::int64_t now, const Counters& counters
   return line;
 }
 
-void PerfMeter::end(std::int64_t now, const Counters& counters) {
+void PerfMeter::end(std::int64_t now, const Counters& counters, bool is_interrupted) {
+  is_interrupted_ = is_interrupted;
   total_.merge(interval_);
   interval_.clear();
   ended_ns_ = now;
@@ -75,14 +75,13 @@ void PerfMeter::end(std::int64_t now, const Counters& counters) {
 std::string PerfMeter::summary(const PerfClientOptions& options) const {
   double rate = static_cast<double>(calls_) / seconds();
   auto payload = static_cast<double>(payload_bytes(options));
-  auto time_at = [&](double fraction) { return in_time(static_cast<double>(total_.at(fraction))); };
+  auto total_at = [&](double fraction) { return time_at(total_, fraction); };
   const PatternWords words = words_of(options.pattern);
   std::string text = fmt::format("\n{} {} in {:.2f} s: {} {}/s, {:.1f} MB/s of payload, {} failed\n",
                                  with_commas(calls_), calls_ == 1 ? words.one : words.many, seconds(), in_rate(rate),
-                                 words.many, rate * payload / kMegabyte, errors_);
-  text += fmt::format("latency   p50 {}  p90 {}  p99 {}  p99.9 {}  max {}  (of {} that were timed{})\n", time_at(0.5),
-                      time_at(0.9), time_at(0.99), time_at(0.999), in_time(static_cast<double>(total_.max())),
-                      with_commas(total_.count()),
+                                 words.many, rate * payload / kMegabyte, with_commas(errors_));
+  text += fmt::format("latency   p50 {}  p90 {}  p99 {}  p99.9 {}  max {}  (of {} that were timed{})\n", total_at(0.5),
+                      total_at(0.9), total_at(0.99), total_at(0.999), total_at(1), with_commas(total_.count()),
                       sample_every_ == 1 ? "" : fmt::format(", about one in {}", sample_every_));
   std::uint64_t sent = ended_.bytes_sent - began_.bytes_sent;
   std::uint64_t again = ended_.bytes_retransmitted - began_.bytes_retransmitted;
@@ -107,9 +106,11 @@ std::string PerfMeter::json(const PerfClientOptions& options, std::uint32_t data
       .add("max", microseconds(total_.max()))
       .add("mean", total_.mean() / 1e3)
       .add("samples", total_.count());
-  return JsonObject()
-      .add("calls", calls_)
+  JsonObject object;
+  if (first_error_) object.add("error", first_error_->to_string());
+  return object.add("calls", calls_)
       .add("errors", errors_)
+      .add("interrupted", is_interrupted_)
       .add("seconds", seconds(), 6)
       .add("calls_per_s", rate, 1)
       .add("payload_bytes_per_s", rate * static_cast<double>(payload_bytes(options)), 1)

@@ -40,7 +40,7 @@ class PerfMeter {
   void begin(std::int64_t now, const Counters& counters);
   // A line about the time since the last one.
   std::string close_interval(std::int64_t now, const Counters& counters, std::uint64_t payload_per_call);
-  void end(std::int64_t now, const Counters& counters);
+  void end(std::int64_t now, const Counters& counters, bool is_interrupted);
 
   static std::string interval_heading(std::string_view many);
   std::string summary(const PerfClientOptions& options) const;
@@ -48,6 +48,8 @@ class PerfMeter {
 
   std::int64_t interval_began_ns() const { return interval_began_ns_; }
   std::uint64_t calls() const { return calls_; }
+  bool is_interrupted() const { return is_interrupted_; }
+  double seconds() const { return static_cast<double>(ended_ns_ - began_ns_) * 1e-9; }
   std::uint64_t errors() const { return errors_; }
   const std::optional<Error>& first_error() const { return first_error_; }
 
@@ -57,7 +59,6 @@ class PerfMeter {
     dice_ = dice_ * 6364136223846793005u + 1442695040888963407u;
     return 1 + static_cast<std::uint32_t>(dice_ >> 33) % (2 * sample_every_ - 1);
   }
-  double seconds() const { return static_cast<double>(ended_ns_ - began_ns_) * 1e-9; }
 
   std::uint32_t sample_every_;
   std::uint32_t until_sample_ = 1;
@@ -71,6 +72,7 @@ class PerfMeter {
 
   std::int64_t began_ns_ = 0;
   std::int64_t ended_ns_ = 0;
+  bool is_interrupted_ = false;  // by the user, before what was asked for was measured
   double cpu_began_s_ = 0;
   double cpu_s_ = 0;
   Counters began_;

@@ -1,6 +1,7 @@
 #include "apps/weir/process.h"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -8,7 +9,9 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
+#include <string_view>
 #ifdef __linux__
 #include <sched.h>
 #endif
@@ -54,6 +57,15 @@ int usable_cores() {
   if (sched_getaffinity(0, sizeof cores, &cores) == 0) return CPU_COUNT(&cores);
 #endif
   return static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
+}
+
+bool can_redraw(int descriptor, int columns) {
+  if (isatty(descriptor) != 1) return false;
+  const char* kind = std::getenv("TERM");
+  if (kind != nullptr && std::string_view(kind) == "dumb") return false;
+  winsize size{};
+  // No width is told as 0; that is no reason to think it narrow.
+  return ioctl(descriptor, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_col >= columns;
 }
 
 void catch_stop_signals() {

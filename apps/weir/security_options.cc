@@ -31,11 +31,11 @@ void add_security(CLI::App& command, SecurityOptions& options) {
 
 void choose_security(SecurityOptions& options) {
   const int given = !options.secret.empty() + !options.identity.empty() + options.development.has_value();
-  if (given > 1) fail("give only one of --secret, --identity and --development");
+  if (given > 1) fail_use("give only one of --secret, --identity and --development");
   if (given == 1) return;
   if (const char* secret = std::getenv("WEIR_SECRET"); secret != nullptr) options.secret = secret;
   if (options.secret.empty()) {
-    fail(
+    fail_use(
         "how do client and server know each other? Give both the same one of these:\n"
         "  a secret: `export WEIR_SECRET=$(openssl rand -hex 32)` on one machine and a copy of it on the other\n"
         "  --identity DIR: certificates that `weir identity issue` made\n"

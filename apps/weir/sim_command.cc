@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "apps/weir/command.h"
 #include "sim/run.h"
 #include "sim/scenario.h"
 #include "sim/simulation.h"
@@ -62,6 +63,7 @@ void add_sim_command(CLI::App& app) {
   command->add_flag("--trace", options->trace, "Print every event with its virtual time (with one seed)");
   command->add_flag("--each", options->each, "With --seeds: a line for every run, not only for those that failed");
   command->callback([options] {
+    if (options->trace && options->seeds > 1) fail_use("--trace tells one seed's events: leave out --seeds");
     if (const int exit_code = run_command(*options); exit_code != 0) throw CLI::RuntimeError(exit_code);
   });
 }
