@@ -4,6 +4,7 @@
 
 #include "apps/weir/format.h"
 #include "apps/weir/json.h"
+#include "apps/weir/path.h"
 #include "apps/weir/perf_options.h"
 
 namespace weir::command {
@@ -107,7 +108,7 @@ std::string PerfMeter::json(const PerfClientOptions& options, std::uint32_t data
       .add("mean", total_.mean() / 1e3)
       .add("samples", total_.count());
   JsonObject object;
-  if (first_error_) object.add("error", first_error_->to_string());
+  if (first_error_) object.add("error", printable(first_error_->to_string()));
   return object.add("calls", calls_)
       .add("errors", errors_)
       .add("interrupted", is_interrupted_)

@@ -155,6 +155,35 @@ TEST(LargeRepliesAhead, WaitForThoseBeforeThemHoweverLongThatTakes) {
   EXPECT_GT(pair.now - begin, std::chrono::seconds(40)) << "the test is about those that wait for longer than that";
 }
 
+// A caller that takes next to nothing would keep all the others in our memory.
+TEST(LargeRepliesAhead, AreGivenUpWhenHardlyAnythingGoes) {
+  EngineConfig client = testing::test_config(false, 1111);
+  client.receive_buffer_bytes = 16u << 10;
+  client.ahead_bytes = 1;
+  Pair pair(client, testing::test_config(true, 2222));
+  pair.mtu = 1'472;
+  pair.latency = std::chrono::milliseconds(200);
+  const std::string text(2u << 20, 'x');
+  pair.serve("big", [&](Engine& engine, transfer::IncomingTransfer& request, Instant at) {
+    engine.reply_large(request, pair.seal(text), {.bytes = text.size()}, {}, at);
+  });
+  const Instant begin = pair.now;
+  std::vector<std::unique_ptr<TestCall>> calls;
+  for (int i = 0; i < 8; ++i) {
+    calls.push_back(std::make_unique<TestCall>());
+    pair.call(*calls.back(), "big", "", {}, std::chrono::seconds(3'000));
+  }
+  std::size_t given_up = 0;
+  ASSERT_TRUE(pair.run_until([&] {
+    given_up = 0;
+    for (const auto& call : calls) given_up += call->failed && call->code == Code::reset;
+    return given_up >= 6;
+  })) << given_up;
+  EXPECT_LT(pair.now - begin, std::chrono::minutes(2));
+  pair.client().close(pair.now);
+  pair.run_for(std::chrono::seconds(1));
+}
+
 // Those who wait for their turn are not overtaken by messages that are written with tokens.
 TEST(LargeMessagesWithTokens, DoNotOvertakeThoseThatWait) {
   EngineConfig server = testing::test_config(true, 2222);

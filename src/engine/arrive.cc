@@ -63,6 +63,7 @@ Core::Verdict Core::begin_arrival(Path& path, IncomingTransfer* transfer, Outgoi
   }
   Arrival* const arrival = arrivals.acquire();
   if (arrival == nullptr) {
+    refuse_token(path, cargo.region, now);
     refuse_arrival(path, transfer, call, id, Code::overloaded, now);
     return Verdict::fine;
   }

@@ -48,7 +48,8 @@ struct Bounds {
   static constexpr std::uint32_t kSmallestInFlightBytes = 4 * 1024;
   static constexpr std::uint64_t kLeastPartPerLife = 16;  // of a message, in a region's life, while others wait
   static constexpr Duration kLongestUnfetched = std::chrono::seconds(30);  // a large reply of which nothing more goes
-  static constexpr Duration kLongestReply = std::chrono::minutes(10);      // in any case
+  static constexpr std::uint64_t kLeastBytesPerLook = 1u << 20;  // of others, while one waits for memory at its caller
+  static constexpr Duration kLongestReply = std::chrono::minutes(10);  // in any case
   static constexpr std::uint64_t kReplyPart = 4;  // of Limits::buffer_bytes: for one peer, when payloads are short
   static constexpr Duration kLongestUnasked = std::chrono::seconds(10);  // a message whose region was taken back
   static constexpr Duration kFirstPause = std::chrono::milliseconds(1);  // before the second loss asks; then doubled

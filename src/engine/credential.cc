@@ -51,7 +51,7 @@ void Core::doubt_address(Peer& peer) {
 }
 
 void Core::install_credential(Peer& peer, const Credential& credential, Instant now) {
-  peer.wants_credential = false;
+  peer.wants_credential = peer.lost_path = false;
   if (closed) return;
   if (peer.credential != nullptr && peer.credential->id == credential.id) {
     if (peer.path == kNoPath && peer.has_queued()) start_hello(peer, now);
@@ -97,7 +97,7 @@ void Core::expire_path(Path& path, Instant now) {
 
 // There will be none. What is sent goes on while it can; what waits has waited in vain.
 void Core::refuse_credential(Peer& peer, Code code, std::string_view sentence, Instant now) {
-  peer.wants_credential = false;
+  peer.wants_credential = peer.lost_path = false;
   events.emit(event::HandshakeFailed{{}, peer.name, code, sentence});
   Path* path = path_of(peer);
   const bool is_final = code == Code::refused || code == Code::unauthenticated || code == Code::invalid_argument;

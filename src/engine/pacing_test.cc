@@ -64,6 +64,7 @@ class Pacing : public ::testing::Test {
 };
 
 TEST_F(Pacing, NoTimeHasMoreBytesThanItsRateAndABurst) {
+  ASSERT_NE(path, nullptr);
   std::vector<Sending> sent;
   pair.on_train = [&](int side, const Train& train) {
     if (side == 0) sent.push_back({pair.now, bytes_of(train)});
@@ -87,6 +88,7 @@ TEST_F(Pacing, NoTimeHasMoreBytesThanItsRateAndABurst) {
 
 // Nothing arrives before a round trip is over: only the pacer's timer can make the path go on.
 TEST_F(Pacing, ItsTimerMakesThePathGoOn) {
+  ASSERT_NE(path, nullptr);
   TestCall call;
   pair.call_large(call, "take", std::string(8u << 20, 'x'), {}, 60s);
   std::vector<Instant> sent_at;

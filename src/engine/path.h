@@ -67,6 +67,7 @@ struct LargePath {
   std::uint64_t in_flight_bytes = ~std::uint64_t{0};  // that the receiver's socket has room for, as it says
   std::uint64_t reply_bytes = 0;                      // that replies keep which the peer has not acknowledged yet
   std::uint32_t sent_slices = 0;                      // of all messages
+  std::uint64_t sent_bytes = 0;                       // of all messages, but for those that were sent again
   // ---- receiving ----
   token::SenderAccount account;
   token::Ahead ahead;

@@ -106,6 +106,7 @@ void Core::advance_slice(Path& path, const Slice& slice, std::uint32_t length) {
     return;
   }
   events.counters.payload_bytes_sent += length;
+  large.sent_bytes += length;
   large.writing.charge(writer.hook.level, length);
   writer.next += length;
   if (writer.next < writer.cargo->bytes) return set_rest_aside(*path.large, writer, length);

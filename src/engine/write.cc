@@ -263,11 +263,13 @@ void Core::on_writer_timer(Writer& writer, Instant now) {
   if (slot.transfer != writer.transfer) return;
   const std::uint32_t others = large_of(*path).sent_slices;
   const bool goes_on = std::exchange(writer.seen_slices, writer.sent_slices) != writer.sent_slices;
-  // It waits for its turn here, or at the receiver, which gives memory for a few at a time.
-  const bool is_waiting = writer.hook.queued || writer.state == Writer::State::asking;
-  const bool is_next = std::exchange(writer.seen_others, others) != others && is_waiting;
+  // It waits for its turn here, or at the receiver, which gives memory for a few at a time and must take these.
+  const bool is_next = std::exchange(writer.seen_others, others) != others && writer.hook.queued;
+  const std::uint64_t sent = large_of(*path).sent_bytes;
+  const bool is_held =
+      sent - std::exchange(writer.seen_bytes, sent) >= kLeastBytesPerLook && writer.state == Writer::State::asking;
   const bool is_old = now - writer.born >= kLongestReply || writer.transfer->deadline <= now;
-  if ((goes_on || is_next) && !is_old) return arm_writer_timer(writer, now);
+  if ((goes_on || is_next || is_held) && !is_old) return arm_writer_timer(writer, now);
   give_up_reply(*path, slot);
 }
 

@@ -94,7 +94,7 @@ void Broker::suspect(const Address& address, const std::string& expected_name, c
   if (!std::exchange(wanted->is_wanted, true)) wanted->wanted_since = now;
   if (plan_.suspect(address, now)) return start(now);
   if (hurry == peer::Hurry::heard_from) return reach(address, *wanted, now);
-  if (hurry == peer::Hurry::path_lost) return begin_anew(address, *wanted, now);
+  if (hurry == peer::Hurry::path_lost) begin_anew(address, *wanted, now);
   // Under way, or too soon after the last one.
   if (wanted->tag == 0) later_.insert({now + options_.plan.suspicion_interval, address});
 }

@@ -63,6 +63,12 @@ using testing::TemporaryFile;
 class BulkThread : public ::testing::Test {
  protected:
   void begin(int executor_threads) {
+    {
+      const std::lock_guard lock(seen().mutex);
+      seen().reads.clear();
+      seen().writes.clear();
+      seen().syncs.clear();
+    }
     Config listening = server_config(1), calling = client_config(1);
     listening.on = calling.on = &workers;
     listening.executor_threads = executor_threads;

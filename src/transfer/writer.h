@@ -42,6 +42,7 @@ struct Writer {
   std::uint32_t sent_slices = 0;  // also those that were sent again
   std::uint32_t seen_slices = 0;  // of these, when its timer last fired
   std::uint32_t seen_others = 0;  // of all of its path, likewise
+  std::uint64_t seen_bytes = 0;   // of all of its path that were new, likewise
   schedule::Timer timer;          // a reply that nobody fetches
   schedule::Timer pause;          // until it asks for a region again
   // That were taken back: the grant of one may arrive after the word that it is gone.
