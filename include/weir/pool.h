@@ -100,7 +100,7 @@ class Pool {
   // Serves `method` with a function `Request -> Task<Reply> | Task<Result<Reply>> | Reply | Result<Reply>`. It runs on
   // the executor; with zero worker threads, inside poll(). It may await calls to other peers.
   template <class F>
-  Result<void> serve(Method method, F function, ServeOptions options = {}) {
+  Result<void> serve(Method method, F function, const ServeOptions& options = {}) {
     auto run = [function = std::move(function)](Request request) -> Task<Result<Reply>> {
       using Answer = std::invoke_result_t<const F&, Request>;
       if constexpr (detail::IsTask<Answer>::value) {
@@ -109,10 +109,11 @@ class Pool {
         co_return function(std::move(request));
       }
     };
-    return serve_task(method, std::move(run), std::move(options));
+    return serve_task(method, std::move(run), options);
   }
   // Serves `method` with a function `void(InlineRequest&)`, run to completion on the worker thread.
-  Result<void> serve_inline(Method method, std::function<void(InlineRequest&)> function, ServeOptions options = {});
+  Result<void> serve_inline(Method method, std::function<void(InlineRequest&)> function,
+                            const ServeOptions& options = {});
 
   // Zero worker threads: one turn of the loop; handlers and continuations run in here. Returns whether anything was
   // done. The first thread that calls it owns the loop until it ends; get() and run() of other threads wait for it
@@ -162,7 +163,8 @@ class Pool {
 
  private:
   explicit Pool(std::shared_ptr<detail::PoolState> state) : state_(std::move(state)) {}
-  Result<void> serve_task(Method method, std::function<Task<Result<Reply>>(Request)> function, ServeOptions options);
+  Result<void> serve_task(Method method, std::function<Task<Result<Reply>>(Request)> function,
+                          const ServeOptions& options);
   void run_until_done(detail::TaskBase& task) const;
 
   std::shared_ptr<detail::PoolState> state_;

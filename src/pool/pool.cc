@@ -233,17 +233,18 @@ Peer Pool::peer(std::string_view address, const PeerOptions& options) const {
   return Peer(there(state_).peer(address, options));
 }
 
-Result<void> Pool::serve_inline(Method method, std::function<void(InlineRequest&)> function, ServeOptions options) {
+Result<void> Pool::serve_inline(Method method, std::function<void(InlineRequest&)> function,
+                                const ServeOptions& options) {
   if (Result<void> valid = check_served_name(method.name()); !valid) return valid;
   return there(state_).serve(method, {.run_inline = std::make_shared<decltype(function)>(std::move(function)),
-                                      .admit = pool::shared_if_set(std::move(options.admit))});
+                                      .admit = pool::shared_if_set(options.admit)});
 }
 
 Result<void> Pool::serve_task(Method method, std::function<Task<Result<Reply>>(Request)> function,
-                              ServeOptions options) {
+                              const ServeOptions& options) {
   if (Result<void> valid = check_served_name(method.name()); !valid) return valid;
   return there(state_).serve(method, {.run_task = std::make_shared<decltype(function)>(std::move(function)),
-                                      .admit = pool::shared_if_set(std::move(options.admit))});
+                                      .admit = pool::shared_if_set(options.admit)});
 }
 
 Allocation Pool::allocate(std::size_t bytes, const AllocateOptions& options) const {
