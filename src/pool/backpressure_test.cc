@@ -124,14 +124,14 @@ TEST(Backpressure, AHundredSendersAgainstAStuckReaderStayUnderTheBoundAndAllComp
     listening.limits = few_bytes();
     // Some threads are left for the questions that puts begin with.
     listening.executor_threads = is_put ? 32 : 1;
-    Pool server = open(listening);
     // A reader that does not go on; what comes behind it waits where it landed.
     std::atomic<bool> is_stuck{true};
+    std::string memory(kBody, '\0');  // stays until the pool has gone
+    Pool server = open(listening);
     ASSERT_TRUE(server.serve("read", [&](Request request) {
       await([&] { return !is_stuck; });
       return Reply{std::to_string(request.body().size())};
     }));
-    std::string memory(kBody, '\0');
     ASSERT_TRUE(server.place("memory", Placement::memory(bytes_of(memory)).tee([&](std::uint64_t, Bytes) {
       await([&] { return !is_stuck; });
     })));
