@@ -25,9 +25,9 @@ using testing::server_config;
 using testing::total;
 
 // The other side, a hundred pools of it, is another process. What is left of ours: tags and tables, receive buffers, of
-// which it has so few, and what the heap keeps.
+// which it has so few, and what the heap keeps for each thread.
 constexpr std::uint32_t kReceiveBuffers = 64;
-constexpr std::size_t kSlack = 8 * kMiB;
+constexpr std::size_t kSlack = 12 * kMiB;
 constexpr std::size_t kPools = 100, kEach = 4;
 constexpr std::size_t kBody = 17 * testing::kRecord;  // whole records, so that a put of it is one message
 
