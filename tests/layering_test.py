@@ -16,6 +16,7 @@ API = "include/weir"
 EDGES = {
     API: set(),
     "base": {API},
+    "causality": {"base"},
     "wire": {"base"},
     "crypto": {"base"},
     "event": {"base"},
@@ -30,7 +31,7 @@ EDGES = {
     "router": {"engine"},
     "worker": {"engine"},
     "handshake": {"peer", "schedule"},
-    "pool": {"router", "worker", "handshake"},
+    "pool": {"causality", "router", "worker", "handshake"},
     "sim": {"pool"},
     "apps": {"pool", "sim"},
 }
@@ -45,7 +46,7 @@ SIBLINGS = {
     "sim": {"link"},
 }
 
-PROTOCOL = {"base", "wire", "crypto", "event", "buffer", "schedule", "recovery", "peer", "token", "transfer", "engine",
+PROTOCOL = {"base", "causality", "wire", "crypto", "event", "buffer", "schedule", "recovery", "peer", "token", "transfer", "engine",
             "router"}
 
 # What it is -> how it looks, and the folders that do without.

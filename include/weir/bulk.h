@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "weir/after.h"
 #include "weir/body.h"
 #include "weir/error.h"
 #include "weir/message.h"
@@ -199,6 +200,7 @@ struct BroadcastOptions {
   std::chrono::nanoseconds deadline{0};  // of each call; 0: Timeouts::default_deadline
   std::string_view header{};
   StragglerReport report{};
+  After after{};  // what each of the calls comes after
 };
 
 // What had become of every peer when the broadcast completed.

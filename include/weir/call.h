@@ -4,11 +4,13 @@
 
 #include <coroutine>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <new>
 #include <type_traits>
 #include <utility>
 
+#include "weir/after.h"
 #include "weir/error.h"
 #include "weir/message.h"
 
@@ -44,12 +46,14 @@ void call_drop(CallRecord* record) noexcept;    // cancels; releases the record
 
 class [[nodiscard]] Call {
  public:
-  Call(Call&& other) noexcept : record_(std::exchange(other.record_, nullptr)), failure_(std::move(other.failure_)) {}
+  Call(Call&& other) noexcept
+      : record_(std::exchange(other.record_, nullptr)), failure_(std::move(other.failure_)), token_(other.token_) {}
   Call& operator=(Call&& other) noexcept {
     if (this != &other) {
       cancel();
       record_ = std::exchange(other.record_, nullptr);
       failure_ = std::move(other.failure_);
+      token_ = other.token_;
     }
     return *this;
   }
@@ -117,9 +121,17 @@ class [[nodiscard]] Call {
   };
   HeaderAwaiter header() & noexcept { return HeaderAwaiter{*this}; }
 
+  // What other calls can come after (CallOptions::after), if this one is tracked: its request is with the peer; its
+  // reply is here. If it fails before, they fail with `dependency_failed`, unless they said or_failed(). Also of a
+  // handle that was awaited; of one that was given to then(), ask before.
+  [[nodiscard]] Dependency sent() const { return Dependency(token_ | Dependency::kSent); }
+  [[nodiscard]] Dependency responded() const { return Dependency(token_); }
+
   // For the library.
-  explicit Call(detail::CallRecord* record) noexcept : record_(record) {}
-  explicit Call(Error failure) : failure_(std::make_unique<Error>(std::move(failure))) {}
+  explicit Call(detail::CallRecord* record, std::uint64_t token = Dependency::kNotTracked) noexcept
+      : record_(record), token_(token) {}
+  explicit Call(Error failure)
+      : failure_(std::make_unique<Error>(std::move(failure))), token_(Dependency::kFailedAtOnce) {}
   detail::CallRecord* record() const { return record_; }
   detail::CallRecord* release() { return std::exchange(record_, nullptr); }
 
@@ -134,6 +146,7 @@ class [[nodiscard]] Call {
 
   detail::CallRecord* record_ = nullptr;
   std::unique_ptr<Error> failure_;
+  std::uint64_t token_;
 };
 
 }  // namespace weir

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "weir/after.h"
 #include "weir/identity.h"
 
 namespace weir {
@@ -127,6 +128,8 @@ struct CallOptions {
   std::chrono::nanoseconds deadline{0};  // from now; 0: Timeouts::default_deadline
   std::string_view header{};             // copied at the call
   bool wait_for_ready = false;           // a peer or method that is not up yet is tried again until the deadline
+  bool tracked = false;                  // others may come after it: Call::sent() and Call::responded()
+  After after{};                         // what it comes after; its deadline runs meanwhile
 };
 
 }  // namespace weir

@@ -3,6 +3,7 @@
 
 #include "weir/require.h"
 // The rest needs what this asks for.
+#include "weir/after.h"       // IWYU pragma: export
 #include "weir/all.h"         // IWYU pragma: export
 #include "weir/allocation.h"  // IWYU pragma: export
 #include "weir/buffer.h"      // IWYU pragma: export

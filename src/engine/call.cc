@@ -17,6 +17,8 @@ void Core::submit(OutgoingCall& call, Instant now) {
   call.state = OutgoingCall::State::queued;
   call.hook = {};
   call.slot_held = false;
+  if (call.tells_sent) [[unlikely]]
+    ++calls_telling;
   if (call.depth > kMaxDepth) [[unlikely]]
     return fail_call(call, Code::overloaded, "calls are nested more than four deep", now);
   call.has_arrival = false;
@@ -32,9 +34,11 @@ void Core::submit(OutgoingCall& call, Instant now) {
     return fail_call(call, Code::overloaded, "too many calls are waiting to be sent", now);
   }
   ++calls_queued;
+  wheel.arm(call.timer, call.deadline);
+  if (call.is_held) [[unlikely]]
+    return hold(call);
   last_given[call.priority] = call.peer;
   peer->queue.push_back(call);
-  wheel.arm(call.timer, call.deadline);
   events.moved(peer->path, 0, event::TransferStage::submitted, false);
   wake(*peer, now);
 }
@@ -69,6 +73,8 @@ std::uint32_t Core::take_slot(Path& path, OutgoingCall& call) {
   call.slot = slot;
   call.generation = path.next_generation++;
   call.sent_bytes = 0;
+  if (!partly_acked.empty()) [[unlikely]]
+    partly_acked.erase(&call);  // by a path that has ended
   call.state = OutgoingCall::State::sent;
   ++path.outstanding;
   ++calls_sent;
@@ -79,6 +85,8 @@ std::uint32_t Core::take_slot(Path& path, OutgoingCall& call) {
 
 void Core::let_go(OutgoingCall& call) {
   wheel.cancel(call.timer);
+  if (call.tells_sent) [[unlikely]]
+    stop_telling(call);
   if (call.state == OutgoingCall::State::queued && !call.hook.queued) {  // refused before it was taken
     drop_bytes(call);
     call.state = OutgoingCall::State::done;
@@ -86,6 +94,9 @@ void Core::let_go(OutgoingCall& call) {
   }
   if (call.state == OutgoingCall::State::queued) {
     peers.at(call.peer)->queue.remove(call);
+    --calls_queued;
+  } else if (call.state == OutgoingCall::State::held) [[unlikely]] {
+    held.remove(call);
     --calls_queued;
   } else if (call.state == OutgoingCall::State::delayed) [[unlikely]] {
     std::erase(delayed, &call);

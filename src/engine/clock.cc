@@ -324,6 +324,7 @@ void Core::close(Instant now) {
   });
   wheel.cancel(retry_timer);
   while (!delayed.empty()) fail_call(*delayed.back(), Code::closed, "the pool was closed", now);
+  while (OutgoingCall* call = held.front()) fail_call(*call, Code::closed, "the pool was closed", now);
 }
 
 }  // namespace weir::engine

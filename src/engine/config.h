@@ -14,6 +14,10 @@
 #include "token/ahead.h"
 #include "weir/config.h"
 
+namespace weir::transfer {
+struct OutgoingCall;
+}
+
 namespace weir::engine {
 
 inline constexpr std::size_t kMaxNameBytes = 64;
@@ -35,7 +39,10 @@ struct EngineConfig {
   buffer::Memory* memory = nullptr;      // for large messages that arrive; null: none does
   bool opens_arrivals = false;           // as they come, because no other thread could: see place_slice()
   std::uint64_t ahead_bytes = token::Ahead::kDefaultBytes;  // for which a sender is given memory before they come
-  int numa_node = -1;                        // where that should be: near whoever writes into it; -1: wherever
+  int numa_node = -1;  // where that should be: near whoever writes into it; -1: wherever
+  // The peer has all of a request whose call asked to be told (OutgoingCall::tells_sent). Inside Engine::deliver(),
+  // before the call completes, and not if its completion says as much.
+  void (*on_sent)(transfer::OutgoingCall& call) = nullptr;
   std::function<void()> wake;                // from any thread: memory of large messages came back
   std::function<bool()> payloads_are_short;  // little is left of Limits::buffer_bytes; null: never
   Limits limits;

@@ -38,6 +38,7 @@ struct Completion {
   Code code{};
   bool failed = false;
   bool may_have_run = false;
+  bool is_sent_only = false;           // no completion yet: the peer has the request
   buffer::Landing* landing = nullptr;  // a large reply, with one reference
 };
 
@@ -145,6 +146,16 @@ struct Core : Bounds {
 
   void drop_partial_reply(Path& path, OutgoingCall& call);
   void drop_bytes(OutgoingCall& call);
+
+  // ---- hold.cc ----
+  void hold(OutgoingCall& call) {
+    call.state = OutgoingCall::State::held;
+    held.push_back(call, call.priority);
+  }
+  void release(OutgoingCall& call, Instant now);
+  void on_request_acked(Path& path, const SentFrame& frame);
+  void on_sent(OutgoingCall& call);
+  void stop_telling(OutgoingCall& call);
 
   // ---- write.cc ----
   LargePath& large_of(Path& path);
@@ -464,7 +475,11 @@ struct Core : Bounds {
   std::vector<std::uint32_t> waiting_for_room;  // paths with a call that found no room for its reply
   std::vector<OutgoingCall*> delayed;           // patient calls between two tries
   schedule::Timer retry_timer;
-  std::uint32_t calls_queued = 0;  // the delayed ones included
+  schedule::WeightedQueue<OutgoingCall, &OutgoingCall::hook> held;  // not to be sent before release()
+  // Of requests that travel in fragments, and of which somebody is to be told: what the peer has of them.
+  std::unordered_map<const OutgoingCall*, transfer::ByteRanges> partly_acked;
+  std::uint32_t calls_telling = 0;  // whose requests the peers do not have yet
+  std::uint32_t calls_queued = 0;   // the delayed and the held ones included
   // Where calls to be shed are looked for: the peer that was last given a call of this priority, and others in turn.
   static constexpr std::uint32_t kShedLooks = 16;
   std::array<std::uint32_t, schedule::kPriorityLevels> last_given{};

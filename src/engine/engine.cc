@@ -46,6 +46,16 @@ void Engine::submit(OutgoingCall& call, Instant now) {
   core_->events.set_now(now);
   core_->submit(call, now);
 }
+void Engine::release(OutgoingCall& call, Instant now) {
+  if (call.state != OutgoingCall::State::held) return;
+  core_->events.set_now(now);
+  core_->release(call, now);
+}
+void Engine::fail_held(OutgoingCall& call, Code code, const char* sentence, Instant now) {
+  if (call.state != OutgoingCall::State::held) return;
+  core_->events.set_now(now);
+  core_->fail_call(call, code, sentence, now);
+}
 void Engine::cancel(OutgoingCall& call, Instant now) {
   core_->events.set_now(now);
   core_->cancel(call, now);

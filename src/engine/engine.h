@@ -83,6 +83,10 @@ class Engine {
   void refuse(std::uint32_t peer, Code code, std::string_view sentence, Instant now);
   // Takes the call until it completes. It always completes, exactly once, inside a later deliver().
   void submit(transfer::OutgoingCall& call, Instant now);
+  // A call that was submitted with is_held goes on as if it were submitted now; or it fails, not having run. Either
+  // does nothing to one that has ended meanwhile, or goes on already.
+  void release(transfer::OutgoingCall& call, Instant now);
+  void fail_held(transfer::OutgoingCall& call, Code code, const char* sentence, Instant now);
   // Completes the call with Code::cancelled (in the next deliver()) and tells the peer. A call that is done already
   // is left alone.
   void cancel(transfer::OutgoingCall& call, Instant now);

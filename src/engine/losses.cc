@@ -34,6 +34,9 @@ struct LossVisitor {
       const SentFrame& frame = path.frames[i];
       if (frame.what() == SentKind::reply) {
         core.on_reply_acked(path, frame, now);
+      } else if (frame.what() == SentKind::request) {
+        if (core.calls_telling != 0) [[unlikely]]
+          core.on_request_acked(path, frame);
       } else if (frame.what() == SentKind::cancel) {
         // The peer knows; only now may the slot name another call. A repeated frame frees it once.
         if (path.calls.free_held(frame.slot, frame.generation) && path.peer->has_queued()) core.touch(path);

@@ -315,6 +315,10 @@ std::size_t Core::deliver(Instant now) {
   completing.swap(completions);
   std::vector<transfer::Block*> told = std::exchange(sentences, {});
   for (const Completion& done : completing) {
+    if (done.is_sent_only) [[unlikely]] {
+      config.on_sent(*done.call);
+      continue;
+    }
     const transfer::Outcome outcome{.failed = done.failed,
                                     .code = done.code,
                                     .may_have_run = done.may_have_run,

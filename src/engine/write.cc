@@ -229,6 +229,9 @@ void Core::on_transfer_ack(Path& path, const wire::SideFrame& frame) {
   Writer* const writer = find_writer(path, frame.side, frame.id);
   if (writer == nullptr) return;
   if (!writer->is_reply()) {
+    // Unless it refuses what it has not seen.
+    if (writer->call->tells_sent && writer->was_written) [[unlikely]]
+      on_sent(*writer->call);
     drop_cargo(writer->call->block);
     release_writer(path, *writer);
     return;

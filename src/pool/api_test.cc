@@ -41,6 +41,14 @@ Task<int> client_side(weir::Pool& pool, std::string address) {
 
   auto missing = co_await db.unary("kv.get", "k2");
   if (missing || missing.error().code() != Code::application) co_return 7;
+
+  auto prepare = db.unary("kv.get", "k1", {.tracked = true});
+  auto commit = db.unary("kv.get", "k1", {.after = {prepare.responded()}});
+  auto audit = db.unary("kv.get", "k1", {.after = {prepare.sent().or_failed()}});
+  if (!co_await commit || !co_await audit || !co_await prepare) co_return 8;
+  auto doomed = db.unary("kv.get", "k2", {.tracked = true});
+  auto cascaded = co_await db.unary("kv.get", "k1", {.after = {doomed.responded(), prepare.responded()}});
+  if (cascaded || cascaded.error().code() != Code::dependency_failed) co_return 9;
   co_return 0;
 }
 

@@ -186,7 +186,8 @@ class Hold {
 };
 
 Task<BroadcastOutcome> run_broadcast(std::shared_ptr<worker::Worker> loop, std::vector<Peer> peers, Method method,
-                                     Payload payload, std::string header, BroadcastOptions options) {
+                                     Payload payload, std::string header, std::vector<Dependency> after,
+                                     BroadcastOptions options) {
   const std::size_t quorum = options.quorum == 0 ? peers.size() : options.quorum;
   if (method.name().empty()) {
     co_return BroadcastOutcome(peers.size(), {Code::invalid_argument, "a method that is called needs a name"});
@@ -199,9 +200,11 @@ Task<BroadcastOutcome> run_broadcast(std::shared_ptr<worker::Worker> loop, std::
   if (peers.empty()) co_return BroadcastOutcome({}, 0);
   Hold gathering(new Gathering(peers.size(), quorum, options.report));
   for (std::size_t peer = 0; peer < peers.size(); ++peer) {
-    gathering->send(peer, peers[peer].state(),
-                    peers[peer].unary(method, payload,
-                                      {.priority = options.priority, .deadline = options.deadline, .header = header}));
+    gathering->send(
+        peer, peers[peer].state(),
+        peers[peer].unary(
+            method, payload,
+            {.priority = options.priority, .deadline = options.deadline, .header = header, .after = After(after)}));
   }
   // Its memory goes back piece by piece as the last peer has it, or is given up.
   payload = Payload();
@@ -223,8 +226,9 @@ Bulk<BroadcastOutcome> Pool::broadcast(std::span<const Peer> peers, Method metho
   detail::PoolState& state = pool::there(state_);
   for (const Peer& peer : peers) pool::there(peer.state());
   pool::MethodNames::of_process().note(method);  // while its name is surely there
+  const std::span<const Dependency> after = options.after.dependencies();
   return {pool::run_broadcast(state.loop(), {peers.begin(), peers.end()}, method, std::move(payload),
-                              std::string(options.header), options),
+                              std::string(options.header), {after.begin(), after.end()}, options),
           state.loop()};
 }
 

@@ -8,6 +8,7 @@
 #include "pool/gate.h"
 #include "pool/lane.h"
 #include "pool/post.h"
+#include "pool/ties.h"
 #include "worker/thread_context.h"
 
 namespace weir::pool {
@@ -19,6 +20,13 @@ using worker::DepthScope;
 using worker::thread_context;
 
 void release(CallRecord* record) noexcept { CallRecord::Pool::release(record); }
+
+// Of a call that nobody wants any more; who was to come after it does not.
+void release_dropped(CallRecord* record) noexcept {
+  if (record->has_ties) [[unlikely]]
+    untie(*record, true);
+  release(record);
+}
 
 Gate& gate_of(CallRecord* record) { return *record->core->shared; }
 
@@ -153,9 +161,11 @@ void abandon(CallRecord* record) noexcept {
 void complete_direct(transfer::OutgoingCall& call, const transfer::Outcome& outcome) noexcept {
   auto* record = static_cast<CallRecord*>(&call);
   if (record->is_dropped) [[unlikely]]
-    return release(record);
+    return release_dropped(record);
   if (outcome.landing != nullptr && open_first(record, outcome.landing)) [[unlikely]]
     return;
+  if (record->has_ties) [[unlikely]]
+    untie(*record, outcome.failed);
   if (record->stage.load(std::memory_order_relaxed) == CallStage::claimed) [[likely]] {
     if (record->waiter_kind == WaiterKind::continuation || record->waiter.lane == nullptr) [[likely]]
       return resume_here(record, outcome);
@@ -169,9 +179,11 @@ void complete_direct(transfer::OutgoingCall& call, const transfer::Outcome& outc
 void complete_for_lane(transfer::OutgoingCall& call, const transfer::Outcome& outcome) noexcept {
   auto* record = static_cast<CallRecord*>(&call);
   if (record->is_dropped) [[unlikely]]
-    return release(record);
+    return release_dropped(record);
   if (outcome.landing != nullptr && open_first(record, outcome.landing)) [[unlikely]]
     return;
+  if (record->has_ties) [[unlikely]]
+    untie(*record, outcome.failed);
   // Acquire: pairs with the claim, so the waiter is seen.
   if (record->stage.load(std::memory_order_acquire) == CallStage::claimed &&
       record->waiter_kind == WaiterKind::continuation) {
@@ -214,9 +226,10 @@ void resume_waiter(CallRecord* record) {
 CallRecord* refuse_call(CallRecord* record, CallRecord* refused) noexcept {
   record->drop_bytes();
   if (record->is_dropped) {
-    release(record);
+    release_dropped(record);
     return refused;
   }
+  if (record->has_ties) untie(*record, true);
   store_result(record, {.failed = true, .code = Code::closed, .sentence = "the pool is closed"});
   // Acquire-release: as in complete_for_lane().
   if (record->stage.exchange(CallStage::done, std::memory_order_acq_rel) != CallStage::claimed) return refused;

@@ -69,6 +69,7 @@ struct CallRecord : transfer::OutgoingCall {
   WaiterKind waiter_kind = WaiterKind::none;
   bool is_dropped : 1 = false;    // nobody wants the result; the worker's
   bool opens_itself : 1 = false;  // whoever takes a large reply opens it; set before it is submitted
+  bool has_ties : 1 = false;      // to other calls: see Ties
   std::uint8_t resume_depth = 0;
 
   Pool::Core* core = nullptr;

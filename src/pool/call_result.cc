@@ -18,6 +18,7 @@ bool deserves_names(const Error& error, bool is_ours) {
     case Code::peer_failed:
     case Code::unauthenticated:
     case Code::reset:
+    case Code::dependency_failed:
       return is_ours || !error.may_have_run();
     case Code::unknown_method:
       return !error.may_have_run();

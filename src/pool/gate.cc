@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "pool/call.h"
 #include "pool/incoming_record.h"
+#include "pool/ties.h"
 #include "worker/clock.h"
 
 namespace weir::pool {
@@ -125,6 +126,16 @@ void Gate::answer(IncomingRecord* record) noexcept {
   ring(nullptr);
 }
 
+void Gate::go_on(Waiting* waiting) noexcept {
+  push(waiting_, waiting);
+  ring(nullptr);
+}
+
+Waiting* Gate::take_waiting() noexcept {
+  if (waiting_.load(std::memory_order_relaxed) == nullptr) return nullptr;
+  return waiting_.exchange(nullptr, std::memory_order_acquire);
+}
+
 CallRecord* Gate::take_wishes() noexcept {
   if (wishes_.load(std::memory_order_relaxed) == nullptr) return nullptr;
   return wishes_.exchange(nullptr, std::memory_order_acquire);
@@ -189,6 +200,9 @@ CallRecord* Gate::refuse_wishes_and_answers(CallRecord* refused) noexcept {
     IncomingRecord* next = record->link;
     drop_incoming(record);
     record = next;
+  }
+  for (Waiting* waiting = take_waiting(); waiting != nullptr;) {
+    std::exchange(waiting, waiting->link)->release();  // their calls are over
   }
   return refused;
 }

@@ -30,6 +30,7 @@ namespace weir::pool {
 
 using detail::IncomingRecord;
 class Post;
+class Waiting;
 
 // One thread's way through one gate: a ring per priority, made on first use, and the records of its calls. The thread
 // pushes, the worker pops. When the thread has ended, another one may take the port over.
@@ -101,8 +102,12 @@ class Gate : public std::enable_shared_from_this<Gate> {
   // An answer from another thread, or a message that was opened there: the record carries it.
   void answer(IncomingRecord* record) noexcept;
 
+  // A call that waited for others need not any more. Takes over one reference.
+  void go_on(Waiting* waiting) noexcept;
+
   // ---- the worker ----
   CallRecord* take_wishes() noexcept;
+  Waiting* take_waiting() noexcept;
   IncomingRecord* take_answers() noexcept;
   bool have_ports_changed(std::uint32_t& seen) const {
     const std::uint32_t version = ports_version_.load(std::memory_order_acquire);
@@ -142,6 +147,7 @@ class Gate : public std::enable_shared_from_this<Gate> {
   std::atomic<std::uint64_t> forged_{0};
   std::atomic<CallRecord*> wishes_{nullptr};
   std::atomic<IncomingRecord*> answers_{nullptr};
+  std::atomic<Waiting*> waiting_{nullptr};
   std::mutex mutex_;
   bool worker_has_gone_ = false;
   std::vector<std::shared_ptr<Port>> ports_;

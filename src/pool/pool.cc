@@ -2,6 +2,7 @@
 #include "weir/pool.h"
 
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "base/check.h"
@@ -13,6 +14,7 @@
 #include "pool/pool_state.h"
 #include "pool/sealing.h"
 #include "pool/there.h"
+#include "pool/ties.h"
 #include "transfer/cargo.h"
 #include "worker/clock.h"
 #include "worker/thread_context.h"
@@ -99,11 +101,15 @@ inline void fill(const Way& way, detail::PeerState& peer, std::uint64_t method, 
   record->stage.store(detail::CallStage::pending, std::memory_order_relaxed);
   record->waiter_kind = detail::WaiterKind::none;
   record->is_dropped = false;
+  record->has_ties = false;
+  record->is_held = false;
+  record->tells_sent = false;
   record->opens_itself = !way.is_direct() && worker::thread_context.loops_entered == 0;
 }
 
 inline Call send(const Way& way, Gate& gate) {
-  Call call(way.record);
+  // From here on the record may end at any time.
+  Call call(way.record, way.record->has_ties ? pool::Ties::of(*way.record).token : Dependency::kNotTracked);
   if (way.is_direct()) [[likely]] {
     gate.post->submit(way.record, way.now);
   } else {
@@ -122,6 +128,13 @@ Call submit_payload(detail::PeerState& peer, std::uint64_t method, buffer::Seale
     return no_way(code);
   }
   fill(way, peer, method, options);
+  if (pool::has_ties(options)) {
+    if (const std::optional<Error> failure = pool::tie(*way.record, peer.gate, options)) {
+      buffer::give_back(body, transfer::pieces_of(*body, range));
+      CallRecord::Pool::release(way.record);
+      return Call(*failure);
+    }
+  }
   way.record->connect_only = false;
   way.record->is_large = true;
   way.record->block = transfer::load_cargo(way.blocks(*peer.gate), body, range, as_bytes(options.header));
@@ -158,8 +171,16 @@ Call submit(const std::shared_ptr<detail::PeerState>& state, std::uint64_t metho
   record->is_large = false;
   record->bytes = static_cast<std::uint32_t>(bytes);
   record->header_bytes = static_cast<std::uint16_t>(options.header.size());
+  std::size_t room = CallRecord::kInlineBytes;
+  if (pool::has_ties(options)) [[unlikely]] {
+    if (const std::optional<Error> failure = pool::tie(*record, peer.gate, options)) {
+      CallRecord::Pool::release(record);
+      return Call(*failure);
+    }
+    room = pool::Ties::kInlineBytes;
+  }
   std::byte* to = record->inline_bytes;
-  if (bytes > CallRecord::kInlineBytes) [[unlikely]] {
+  if (bytes > room) [[unlikely]] {
     record->block = way.blocks(gate).acquire(bytes);
     to = record->block->bytes();
   }

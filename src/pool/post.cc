@@ -10,6 +10,7 @@
 #include "pool/executor.h"
 #include "pool/handshaker.h"
 #include "pool/keep.h"
+#include "pool/ties.h"
 #include "worker/thread_context.h"
 
 namespace weir::pool {
@@ -21,6 +22,7 @@ engine::EngineConfig with_memory(engine::EngineConfig config, buffer::Memory* me
                                  const Executor* executor) {
   config.memory = memory;
   config.opens_arrivals = executor == nullptr && !gate.worker().has_thread();
+  config.on_sent = &on_sent;
   // Called with a lock of the engine's held, so nothing is looked at here. The gate outlives the engine.
   config.wake = [&gate] {
     gate.rung.store(true, std::memory_order_release);  // after the work, for look_for_rung()
@@ -117,6 +119,7 @@ Result<void> Post::serve(Method method, MethodEntry entry) {
 
 void Post::submit(CallRecord* record, Instant now) {
   if (record->is_dropped) [[unlikely]] {
+    if (record->has_ties) untie(*record, true);
     record->drop_bytes();
     return CallRecord::Pool::release(record);
   }
@@ -142,6 +145,13 @@ void Post::submit(CallRecord* record, Instant now) {
   }
   record->peer = peer.number;
   engine_->submit(*record, now);
+  if (record->has_ties) [[unlikely]]
+    arrive(*record, *engine_, now);
+  worker_->touch(hosted_);
+}
+
+void Post::go_on(Waiting* waiting) {
+  pool::go_on(waiting, *engine_, worker_->now());
   worker_->touch(hosted_);
 }
 
@@ -177,6 +187,9 @@ bool Post::drain(Instant now) {
     }
   }
   take_wishes(now);
+  for (Waiting* waiting = gate_->take_waiting(); waiting != nullptr;) {
+    go_on(std::exchange(waiting, waiting->link));
+  }
   take_answers(now);
   if (!parked_.empty()) [[unlikely]]
     is_busy |= serve_parked(now);

@@ -94,6 +94,7 @@ class Post final : public worker::SeatHost, public std::enable_shared_from_this<
   CallRecord* acquire() { return calls_.acquire(); }
   void submit(CallRecord* record, Instant now);
   void drop(CallRecord* record);
+  void go_on(Waiting* waiting);  // as pool::go_on()
   void hand_to_lane(CallRecord* record);
   // How errors name a peer; null if there is no such.
   const std::string* shown_name(std::uint32_t number) const {

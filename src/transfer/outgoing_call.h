@@ -38,7 +38,7 @@ struct Arrival;
 struct OutgoingCall {
   static constexpr std::size_t kInlineBytes = 64;
 
-  enum class State : std::uint8_t { idle, queued, sent, delayed, done };
+  enum class State : std::uint8_t { idle, held, queued, sent, delayed, done };
 
   // What an owner may keep of an outcome in the call itself. The engine does not look at it.
   struct Kept {
@@ -68,7 +68,7 @@ struct OutgoingCall {
   std::uint32_t bytes = 0;  // header and body together
   union {
     void* owners = nullptr;                  // idle: the owner's
-    schedule::QueueHook<OutgoingCall> hook;  // queued: in its peer's send queue
+    schedule::QueueHook<OutgoingCall> hook;  // queued: in its peer's send queue; held: among all that are
     __extension__ struct {                   // sent
       union {
         Reassembly* reassembly;  // a reply, or the opening of a large one, that arrives in fragments
@@ -91,6 +91,8 @@ struct OutgoingCall {
   bool connect_only : 1 = false;  // completes with an empty reply once the peer is connected; nothing is sent
   bool is_large : 1 = false;      // `block` holds a Cargo and the opening of a large request
   bool has_arrival : 1 = false;   // the engine's
+  bool is_held : 1 = false;       // waits for Engine::release() before anything is sent
+  bool tells_sent : 1 = false;    // EngineConfig::on_sent is to be told of it; the engine's from then on
 
   OutgoingCall() {}  // NOLINT: inline_bytes stay uninitialised on purpose
 

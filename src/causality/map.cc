@@ -1,0 +1,235 @@
+#include "causality/map.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/check.h"
+
+namespace weir::causality {
+namespace {
+
+constexpr unsigned kIndexBits = 24;
+constexpr std::uint64_t kIndexMask = (std::uint64_t{1} << kIndexBits) - 1;
+constexpr std::uint64_t kLastGeneration = (std::uint64_t{1} << (64 - kIndexBits)) - 1;
+
+// In the place of a list's first node.
+constexpr std::uint64_t kNobody = kIndexMask, kMet = kIndexMask - 1, kFailed = kIndexMask - 2;
+static_assert(Map::kMaxWaiting < kFailed && Map::kMaxTracked <= kIndexMask);
+
+constexpr std::uint32_t index_of(std::uint64_t word) { return static_cast<std::uint32_t>(word & kIndexMask); }
+constexpr std::uint64_t generation_of(std::uint64_t word) { return word >> kIndexBits; }
+constexpr std::uint64_t word_of(std::uint64_t generation, std::uint64_t index) {
+  return generation << kIndexBits | index;
+}
+constexpr bool has_come(std::uint64_t word) { return index_of(word) == kMet || index_of(word) == kFailed; }
+
+// How a transfer ended, as its slot remembers it.
+enum class End : std::uint8_t { well, failed_when_sent, failed_before };
+constexpr unsigned kEndBits = 2, kEraBits = 20;
+constexpr std::uint64_t kEraMask = (std::uint64_t{1} << kEraBits) - 1;
+static_assert(kEraBits + Map::kRemembered * kEndBits <= 64);
+
+constexpr std::uint64_t remember(std::uint64_t history, std::uint64_t generation, End end) {
+  const std::uint64_t ends = (history >> kEraBits) << kEndBits | static_cast<std::uint64_t>(end);
+  return ends << kEraBits | (generation & kEraMask);
+}
+constexpr End recall(std::uint64_t history, std::uint64_t generation) {
+  const std::uint64_t age = (history - generation) & kEraMask;
+  return static_cast<End>(history >> (kEraBits + age * kEndBits) & 3);
+}
+
+}  // namespace
+
+Map::Map(std::uint32_t max_tracked, std::uint32_t max_waiting)
+    : slots_(std::min(max_tracked, kMaxTracked)),
+      nodes_(std::min(max_waiting, kMaxWaiting)),
+      resting_(std::max(2u, std::bit_ceil(slots_.max))),
+      free_nodes_(kNobody) {}
+
+Map::~Map() {
+  for (std::uint32_t i = 0; i < made_slots_.load(std::memory_order_relaxed); ++i) {
+    for (std::atomic<std::uint64_t>* moment : {&slots_[i].sent, &slots_[i].responded}) {
+      std::uint64_t at = moment->load(std::memory_order_relaxed);
+      if (has_come(at)) continue;
+      for (std::uint32_t node = index_of(at); node != kNobody; node = nodes_[node].next.load()) {
+        nodes_[node].waiter->release();
+      }
+    }
+  }
+}
+
+bool Map::make_slot(std::uint32_t& index) {
+  const std::lock_guard lock(growing_);
+  index = made_slots_.load(std::memory_order_relaxed);
+  if (index == slots_.max) return false;
+  // Release, both: who finds the segment finds its slots made.
+  if (index % kSegment == 0) slots_.segments[index / kSegment].store(new Slot[kSegment], std::memory_order_release);
+  made_slots_.store(index + 1, std::memory_order_release);
+  return true;
+}
+
+Token Map::begin() {
+  std::uint32_t index = 0;
+  // Relaxed: when exactly slots are used again matters to nobody.
+  const bool is_young = made_slots_.load(std::memory_order_relaxed) < std::min(kRested, slots_.max);
+  if (!(is_young && make_slot(index)) && !resting_.try_pop(index) && !make_slot(index)) return 0;
+  Slot& slot = slots_[index];
+  // Ours alone.
+  const std::uint64_t generation = generation_of(slot.responded.load(std::memory_order_relaxed)) + 1;
+  // Release: who sees this generation sees how those before ended.
+  slot.sent.store(word_of(generation, kNobody), std::memory_order_release);
+  slot.responded.store(word_of(generation, kNobody), std::memory_order_release);
+  tracked_.fetch_add(1, std::memory_order_relaxed);
+  return word_of(generation, index);
+}
+
+Map::Slot* Map::find(Token token) {
+  const std::uint32_t index = index_of(token);
+  return index < made_slots_.load(std::memory_order_acquire) ? &slots_[index] : nullptr;
+}
+
+void Map::note_sent(Token token) {
+  Slot* const slot = find(token);
+  WEIR_CHECK(slot != nullptr, "a token names a transfer that began");
+  // Acquire: sees the nodes of the list. Release: what was done before the moment came.
+  const std::uint64_t list = slot->sent.exchange(word_of(generation_of(token), kMet), std::memory_order_acq_rel);
+  WEIR_CHECK(generation_of(list) == generation_of(token) && !has_come(list), "a transfer is sent once, and then ends");
+  settle(list, false);
+}
+
+void Map::end(Token token, bool has_failed) {
+  Slot* const slot = find(token);
+  const std::uint64_t generation = generation_of(token);
+  WEIR_CHECK(slot != nullptr && generation_of(slot->responded.load(std::memory_order_relaxed)) == generation,
+             "a transfer ends once");
+  const bool was_sent = index_of(slot->sent.load(std::memory_order_relaxed)) == kMet;
+  const End end = !has_failed ? End::well : was_sent ? End::failed_when_sent : End::failed_before;
+  slot->history.store(remember(slot->history.load(std::memory_order_relaxed), generation, end),
+                      std::memory_order_release);  // who sees it sees this generation, at least: see look_back()
+  const std::uint64_t outcome = word_of(generation, has_failed ? kFailed : kMet);
+  const std::uint64_t list = slot->responded.exchange(outcome, std::memory_order_acq_rel);
+  WEIR_CHECK(!has_come(list), "a transfer ends once");
+  const std::uint64_t early =
+      was_sent ? word_of(generation, kNobody) : slot->sent.exchange(outcome, std::memory_order_acq_rel);
+  settle(early, has_failed);
+  settle(list, has_failed);
+  tracked_.fetch_sub(1, std::memory_order_relaxed);
+  if (generation == kLastGeneration) return;  // retired: its tokens are used up
+  // There are as many places as slots; but one may be on its way out just now.
+  while (!resting_.try_push(index_of(token))) {
+  }
+}
+
+Registration Map::add(Waiter& waiter, const Condition& condition) {
+  Slot* const slot = find(condition.token);
+  if (slot == nullptr) return condition.or_failed ? Registration::met : Registration::forgotten;
+  std::atomic<std::uint64_t>& moment = condition.moment == Moment::sent ? slot->sent : slot->responded;
+  const std::uint64_t generation = generation_of(condition.token);
+  std::uint32_t index = kNobody;
+  // Acquire: with a newer generation, how the one before ended; with the moment, what led to it.
+  std::uint64_t word = moment.load(std::memory_order_acquire);
+  Registration found = Registration::waits;
+  for (;;) {
+    if (generation_of(word) != generation) {
+      found = look_back(*slot, generation, condition);
+      break;
+    }
+    if (has_come(word)) {
+      found = index_of(word) == kMet || condition.or_failed ? Registration::met : Registration::failed;
+      break;
+    }
+    if (index == kNobody && !take_node(index)) return Registration::full;
+    Node& node = nodes_[index];
+    node.waiter = &waiter;
+    node.or_failed = condition.or_failed;
+    node.next.store(index_of(word), std::memory_order_relaxed);
+    waiter.hold();
+    // Release: who takes the list sees the node.
+    if (moment.compare_exchange_weak(word, word_of(generation, index), std::memory_order_release,
+                                     std::memory_order_acquire)) {
+      waiting_.fetch_add(1, std::memory_order_relaxed);
+      return Registration::waits;
+    }
+    waiter.release();
+  }
+  if (index != kNobody) give_nodes(index, index);
+  return found;
+}
+
+// The transfer is gone, and its slot serves another.
+Registration Map::look_back(const Slot& slot, std::uint64_t generation, const Condition& condition) const {
+  if (condition.or_failed) return Registration::met;
+  // In this order: the history is not newer than the generation that is looked at next, so that ages cannot be
+  // mistaken.
+  const std::uint64_t history = slot.history.load(std::memory_order_acquire);
+  const std::uint64_t current = generation_of(slot.responded.load(std::memory_order_acquire));
+  if (generation > current || current - generation >= kRemembered || generation == 0) return Registration::forgotten;
+  switch (recall(history, generation)) {
+    case End::well:
+      return Registration::met;
+    case End::failed_when_sent:
+      return condition.moment == Moment::sent ? Registration::met : Registration::failed;
+    default:
+      return Registration::failed;
+  }
+}
+
+// The list is ours alone.
+void Map::settle(std::uint64_t list, bool has_failed) {
+  const std::uint32_t first = index_of(list);
+  if (first == kNobody) return;
+  std::uint32_t last = first;
+  std::size_t count = 0;
+  for (std::uint32_t index = first; index != kNobody; index = nodes_[index].next.load(std::memory_order_relaxed)) {
+    Node& node = nodes_[index];
+    has_failed && !node.or_failed ? node.waiter->fail() : node.waiter->meet();
+    node.waiter->release();
+    last = index;
+    ++count;
+  }
+  waiting_.fetch_sub(count, std::memory_order_relaxed);
+  give_nodes(first, last);
+}
+
+bool Map::take_node(std::uint32_t& index) {
+  // Acquire: the node as its last user left it.
+  std::uint64_t top = free_nodes_.load(std::memory_order_acquire);
+  for (;;) {
+    if (index_of(top) == kNobody) {
+      if (!make_nodes()) return false;
+      top = free_nodes_.load(std::memory_order_acquire);
+      continue;
+    }
+    // May be somebody else's by now; then the count has changed.
+    const std::uint32_t next = nodes_[index_of(top)].next.load(std::memory_order_relaxed);
+    if (free_nodes_.compare_exchange_weak(top, word_of(generation_of(top) + 1, next), std::memory_order_acquire)) {
+      index = index_of(top);
+      return true;
+    }
+  }
+}
+
+bool Map::make_nodes() {
+  const std::lock_guard lock(growing_);
+  if (index_of(free_nodes_.load(std::memory_order_acquire)) != kNobody) return true;  // somebody else has
+  if (made_nodes_ == nodes_.max) return false;
+  const std::uint32_t first = made_nodes_, count = std::min(kSegment, nodes_.max - first);
+  auto* const segment = new Node[kSegment];
+  for (std::uint32_t i = 0; i < count; ++i) segment[i].next.store(first + i + 1, std::memory_order_relaxed);
+  nodes_.segments[first / kSegment].store(segment, std::memory_order_release);
+  made_nodes_ += count;
+  give_nodes(first, first + count - 1);
+  return true;
+}
+
+// A chain of them.
+void Map::give_nodes(std::uint32_t first, std::uint32_t last) {
+  std::uint64_t top = free_nodes_.load(std::memory_order_relaxed);
+  do {
+    nodes_[last].next.store(index_of(top), std::memory_order_relaxed);
+    // Release: as the taker's acquire.
+  } while (!free_nodes_.compare_exchange_weak(top, word_of(generation_of(top) + 1, first), std::memory_order_release,
+                                              std::memory_order_relaxed));
+}
+
+}  // namespace weir::causality

@@ -1,0 +1,73 @@
+// What a call has to do with others: what it comes after (CallOptions::after), and whether others may come after it
+// (CallOptions::tracked). Most calls have no ties and pay nothing for them.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <new>
+#include <optional>
+
+#include "base/time.h"
+#include "causality/map.h"
+#include "causality/waiter.h"
+#include "pool/call_record.h"
+#include "weir/config.h"
+#include "weir/error.h"
+
+namespace weir::engine {
+class Engine;
+}
+
+namespace weir::pool {
+
+class Gate;
+
+// A call that waits for others. It outlives its record as long as one of these might still tell it something.
+class Waiting final : public causality::Waiter {
+ public:
+  Waiting(std::shared_ptr<Gate> gate, std::uint32_t conditions);
+
+  CallRecord* record = nullptr;  // the worker's: from its arrival to its end
+  Waiting* link = nullptr;       // at the gate
+
+ private:
+  ~Waiting() = default;
+  void tell(causality::Answer answer) override;
+  void destroy() override { delete this; }
+
+  const std::shared_ptr<Gate> gate_;
+};
+
+// At the end of OutgoingCall::inline_bytes, of calls with ties; so these have less room for a payload there.
+struct Ties {
+  static constexpr std::size_t kRoom = 16;
+  static constexpr std::size_t kInlineBytes = CallRecord::kInlineBytes - kRoom;  // left for the payload
+
+  Waiting* waiting = nullptr;
+  causality::Token token = 0;
+
+  static Ties& of(CallRecord& record) {
+    return *std::launder(reinterpret_cast<Ties*>(record.inline_bytes + kInlineBytes));
+  }
+};
+static_assert(sizeof(Ties) == Ties::kRoom && alignof(Ties) <= 8);
+
+inline bool has_ties(const CallOptions& options) { return options.tracked || !options.after.empty(); }
+
+// Before it is submitted; an error: it must not be, and has no ties.
+std::optional<Error> tie(CallRecord& record, const std::shared_ptr<Gate>& gate, const CallOptions& options);
+
+// ---- on the worker ----
+void on_sent(transfer::OutgoingCall& call);  // EngineConfig::on_sent
+// The engine has the record: holds it back, or lets it go on.
+void arrive(CallRecord& record, engine::Engine& engine, Instant now);
+// What it waited for has come. Takes over one reference.
+void go_on(Waiting* waiting, engine::Engine& engine, Instant now);
+
+// The call ends; whoever comes after it is told. On the worker, or on whatever thread refuses it.
+void untie(CallRecord& record, bool has_failed) noexcept;
+
+// All tracked calls of the process: what is waited for may be another pool's.
+causality::Map& tracked_calls();
+
+}  // namespace weir::pool
