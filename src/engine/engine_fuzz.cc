@@ -60,7 +60,8 @@ class Match {
         engine.reply(request, {}, as_bytes(answer), now);
       });
       net_.serve(host, "fetch", [this](Engine& engine, transfer::IncomingTransfer& request, Instant now) {
-        engine.reply_large(request, seal(std::string(kLargeBytes, 'f')), {.bytes = kLargeBytes}, {}, now);
+        engine.reply_large(request, seal(std::string(kLargeBytes, 'f')), {.bytes = kLargeBytes}, Pattern::unary, {},
+                           now);
       });
       net_.serve(host, "hold", [this, host](Engine&, transfer::IncomingTransfer& request, Instant) {
         if (host == victim_) held_.push_back(&request);
@@ -106,7 +107,7 @@ class Match {
     one.method = testing::method_id(method);
     one.peer = number;
     one.deadline = net_.now + deadline;
-    one.block = transfer::load_cargo(engine.blocks(), seal(body), {.bytes = body.size()}, {});
+    one.block = transfer::load_cargo(engine.blocks(), seal(body), {.bytes = body.size()}, Pattern::unary, {});
     one.bytes = wire::kCargoBytes;
     engine.submit(one, net_.now);
   }
@@ -154,6 +155,7 @@ class Match {
     if (shape & 8) frame.region = region(input);
     frame.adopted = (shape & 16) != 0;
     frame.wants_token = (shape & 32) != 0;
+    if (shape & 64) frame.pattern = static_cast<Pattern>(input.byte());
     return frame;
   }
   void send_data(const wire::SliceFrame& frame, ByteSpan slice) {

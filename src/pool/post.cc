@@ -15,6 +15,17 @@
 namespace weir::pool {
 namespace {
 
+// What admit() said, in the engine's terms.
+Result<engine::Route> route_of(Route&& route) {
+  if (route.method.empty()) return engine::Route{.numa_node = route.numa_node};
+  if (is_reserved(route.method)) {
+    return std::unexpected(Error(Code::invalid_argument, "the request was routed there to the method \"" +
+                                                             route.method + "\", which is the library's own"));
+  }
+  const std::uint64_t id = Method(route.method).id();
+  return engine::Route{.method = id, .name = std::move(route.method), .numa_node = route.numa_node};
+}
+
 constexpr int kFarewellTurns = 1'000;  // tries to send the closing packets through a full socket
 
 engine::EngineConfig with_memory(engine::EngineConfig config, buffer::Memory* memory, Gate& gate,
@@ -104,6 +115,7 @@ void Post::let_go() {
 Result<void> Post::serve(Method method, MethodEntry entry) {
   auto& kept = *methods_.emplace_back(std::make_unique<MethodEntry>(std::move(entry)));
   kept.post = this;
+  kept.name = method.name();
   Result<void> served = engine_->serve(method.id(), method.name(),
                                        {.run = kept.run_inline ? &run_inline : &run_task,
                                         .context = &kept,
@@ -245,6 +257,7 @@ void Post::run_inline(void* context, transfer::IncomingTransfer& transfer, Insta
   if (transfer.is_large) [[unlikely]]
     return method.post->accept_large(method, transfer, now);
   IncomingRecord* record = method.post->accept(transfer, now);
+  record->method = &method;
   const ByteSpan bytes{transfer.delivery.request, transfer.bytes};
   const worker::DepthScope depth(static_cast<std::uint8_t>(transfer.depth + 1));
   InlineRequest request(bytes.subspan(transfer.header_bytes), bytes.first(transfer.header_bytes), record->time_left,
@@ -327,14 +340,20 @@ bool Post::unpark(IncomingRecord* record, Instant now) {
   return false;
 }
 
-Result<void> Post::admit_large(void* context, const transfer::IncomingTransfer& transfer, ByteSpan header,
-                               std::uint64_t bytes) {
-  const LargeRequest request{
-      .header = header, .bytes = bytes, .priority = transfer.priority, .caller = transfer.caller->shown()};
+Result<engine::Route> Post::admit_large(void* context, const transfer::IncomingTransfer& transfer,
+                                        const engine::Opening& opening) {
+  const auto& method = *static_cast<MethodEntry*>(context);
+  const LargeRequest request{.method = method.name,
+                             .pattern = opening.pattern,
+                             .header = opening.header,
+                             .bytes = opening.bytes,
+                             .priority = transfer.priority,
+                             .caller = transfer.caller->shown()};
   const worker::DepthScope depth(static_cast<std::uint8_t>(transfer.depth + 1));
   try {
-    Result<void> admitted = (*static_cast<MethodEntry*>(context)->admit)(request);
-    if (admitted || admitted.error().code() != Code{}) return admitted;
+    Result<Route> admitted = (*method.admit)(request);
+    if (admitted) return route_of(*std::move(admitted));
+    if (admitted.error().code() != Code{}) return std::unexpected(std::move(admitted).error());
     return std::unexpected(Error(Code::application, std::string(admitted.error().message())));
   } catch (const std::exception& thrown) {
     return std::unexpected(Error(Code::application, thrown.what()));
@@ -367,7 +386,8 @@ void Post::reply(IncomingRecord* record, ByteSpan header, ByteSpan body) {
 }
 
 void Post::reply_large(IncomingRecord* record, ByteSpan header, buffer::Sealed* body) {
-  engine_->reply_large(*record->transfer, body, {.bytes = body->bytes}, header, worker_->now());
+  engine_->reply_large(*record->transfer, body, {.bytes = body->bytes}, record->method->reply_pattern, header,
+                       worker_->now());
   worker_->touch(hosted_);
   IncomingRecord::Pool::release(record);
 }
