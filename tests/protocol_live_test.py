@@ -294,7 +294,7 @@ def talk(address):
     _, (kind, flags, header, message) = stranger.call(b"weir.bulk.ask", bulk(1, 4096, len(body)))
     expect("a put would be taken", (kind, flags & 1, header, len(message)), (2, 0, 0, 16))
     _, flags, _, message = stranger.call_large(b"weir.bulk.put", bulk(1, 4096, len(body)), payload, PATTERN_UNARY)
-    expect("a put that says it is none is refused, and will not run", (flags & 1, message[:2]), (1, b"\x0b\x02"))
+    expect("a put that says it is none is refused, and has not run", (flags & 1, message[:2]), (1, b"\x0b\x00"))
     kind, flags, _, message = stranger.call_large(b"weir.bulk.put", bulk(1, 4096, len(body)), payload, PATTERN_PUT)
     expect("a large request arrives", (kind, flags & 1, message), (2, 0, bytes(8) + struct.pack("<Q", len(body))))
 

@@ -43,27 +43,25 @@ struct Routed : ::testing::Test {
     Method& method = methods[name];
     method.test = this;
     method.name = name;
-    const Handler handler{.run =
-                              [](void* context, transfer::IncomingTransfer& request, Instant now) {
-                                Method& self = *static_cast<Method*>(context);
-                                ++self.run;
-                                buffer::Landing& landing = *request.landing();
-                                EXPECT_TRUE(buffer::open_all(landing));
-                                self.test->texts.emplace_back(reinterpret_cast<const char*>(landing.body),
-                                                              landing.bytes);
-                                self.test->pair.server().reply(request, landing.header(), as_bytes(self.name), now);
-                              },
-                          .context = &method,
-                          .admit = [](void* context, const transfer::IncomingTransfer&,
-                                      const Opening& opening) -> Result<Route> {
-                            Method& self = *static_cast<Method*>(context);
-                            ++self.asked;
-                            const std::string header(reinterpret_cast<const char*>(opening.header.data()),
-                                                     opening.header.size());
-                            self.test->seen.push_back({opening.pattern, header, opening.bytes});
-                            return self.test->route(header);
-                          },
-                          .takes_records = takes_records};
+    const Handler handler{
+        .run =
+            [](void* context, transfer::IncomingTransfer& request, Instant now) {
+              Method& self = *static_cast<Method*>(context);
+              ++self.run;
+              buffer::Landing& landing = *request.landing();
+              EXPECT_TRUE(buffer::open_all(landing));
+              self.test->texts.emplace_back(reinterpret_cast<const char*>(landing.body), landing.bytes);
+              self.test->pair.server().reply(request, landing.header(), as_bytes(self.name), now);
+            },
+        .context = &method,
+        .admit = [](void* context, const transfer::IncomingTransfer&, const Opening& opening) -> Result<Route> {
+          Method& self = *static_cast<Method*>(context);
+          ++self.asked;
+          const std::string header(reinterpret_cast<const char*>(opening.header.data()), opening.header.size());
+          self.test->seen.push_back({opening.pattern, header, opening.bytes});
+          return self.test->route(header);
+        },
+        .takes_records = takes_records};
     ASSERT_TRUE(pair.server().serve(id_of(name), name, handler));
   }
   void SetUp() override { serve_all(); }

@@ -163,28 +163,28 @@ Result<int> Core::check_opening(IncomingTransfer& transfer, const Opening& openi
   const auto found = methods.find(transfer.delivery.method);
   if (found == methods.end()) return std::unexpected(Error(Code::unknown_method, ""));
   const Handler& handler = found->second.handler;
-  const auto never = [&](std::string_view sentence) {
-    transfer.is_final = true;  // it will not pass by itself
+  const auto invalid = [](std::string_view sentence) {
     return std::unexpected(Error(Code::invalid_argument, std::string(sentence)));
   };
-  if (!fits(opening.pattern, handler)) return never("a large request of this pattern is not for this method");
+  if (!fits(opening.pattern, handler)) return invalid("a large request of this pattern is not for this method");
   if (handler.admit == nullptr) return -1;
   const Result<Route> route = handler.admit(handler.context, transfer, opening);
-  if (!route) {
-    transfer.is_final = true;
-    return std::unexpected(route.error());
-  }
+  transfer.is_final = true;  // unless it passes, or may soon
+  if (!route) return std::unexpected(route.error());
   if (route->numa_node < -1 || route->numa_node >= buffer::kMaxNumaNodes)
-    return never("the request was routed to a NUMA node that no machine has");
-  if (route->method == 0) return route->numa_node;
-  const auto target = methods.find(route->method);
-  if (target == methods.end()) {  // perhaps it is soon
-    return std::unexpected(Error(Code::unknown_method, "the request was routed there to the method \"" + route->name +
-                                                           "\", which nobody serves"));
+    return invalid("the request was routed to a NUMA node that no machine has");
+  if (route->method != 0) {
+    const auto target = methods.find(route->method);
+    if (target == methods.end()) {
+      transfer.is_final = false;
+      return std::unexpected(Error(Code::unknown_method, "the request was routed there to the method \"" + route->name +
+                                                             "\", which nobody serves"));
+    }
+    if (handler.takes_records || target->second.handler.takes_records)
+      return invalid("no request is routed to a put, nor a put to another method");
+    transfer.delivery.method = route->method;  // whose own admit() is not asked: no route leads to another
   }
-  if (handler.takes_records || target->second.handler.takes_records)
-    return never("no request is routed to a put, nor a put to another method");
-  transfer.delivery.method = route->method;
+  transfer.is_final = false;
   return route->numa_node;
 }
 
