@@ -67,6 +67,7 @@ class Match {
         if (host == victim_) held_.push_back(&request);
       });
     }
+    serve_routes();
     // A path with each, so that there are keys to seal with.
     honest_call("echo", "hello");
     TestCall first;
@@ -96,6 +97,25 @@ class Match {
   }
 
  private:
+  // "route" sends large requests wherever the length of their header says; "put" takes records one by one.
+  void serve_routes() {
+    Engine& engine = net_.engine(victim_);
+    Handler put{.run = [](void* context, transfer::IncomingTransfer& request,
+                          Instant now) { static_cast<Engine*>(context)->reply(request, {}, {}, now); },
+                .context = &engine,
+                .takes_records = true};
+    Handler route = put;
+    route.takes_records = false;
+    route.admit = [](void*, const transfer::IncomingTransfer&, const Opening& opening) -> Result<Route> {
+      constexpr std::string_view kRoutes[] = {"measure", "hold", "put", "nobody", "route"};
+      const std::size_t choice = opening.header.size() % 8;
+      const int node = static_cast<int>(opening.header.size() / 8) - 2;
+      if (choice >= std::size(kRoutes)) return Route{.numa_node = node};
+      return Route{.method = testing::method_id(kRoutes[choice]), .name = std::string(kRoutes[choice])};
+    };
+    WEIR_CHECK(engine.serve(testing::method_id("put"), "put", put), "put");
+    WEIR_CHECK(engine.serve(testing::method_id("route"), "route", route), "route");
+  }
   int add(const EngineConfig& config) { return has_identities_ ? identities_.add(net_, config) : net_.add(config); }
   void call(int peer, TestCall& one, std::string_view method, const std::string& body, Duration deadline) {
     const int from = hostile_initiates_ ? peer : victim_;
@@ -292,7 +312,8 @@ class Match {
         const wire::CargoFrame described = cargo(input);
         const Datagram opening = testing::opening_of(described, std::string(input.byte(), 'h'));
         constexpr std::string_view kMethods[] = {"measure", "hold", "fetch", "echo"};
-        frames_.raw(testing::large_request(name, kMethods[flags & 3], opening, flags >> 2 & 7));
+        const std::string_view method = flags & 32 ? "route" : flags & 64 ? "put" : kMethods[flags & 3];
+        frames_.raw(testing::large_request(name, method, opening, flags >> 2 & 7));
         return;
       }
       case 25: {
