@@ -69,8 +69,7 @@ struct Handler {
   void* context = nullptr;
   // Asked once when a large request is opened, before there is memory for it: where it goes, or why it is refused.
   Result<Route> (*admit)(void* context, const transfer::IncomingTransfer& request, const Opening& opening) = nullptr;
-  // Of large requests, one by one: opens them itself. They are parts of puts, and nothing else is; they go nowhere
-  // else.
+  // Of large requests, one by one: opens them itself. For parts of puts, which no other handler gets.
   bool takes_records = false;
 };
 
