@@ -195,7 +195,8 @@ void Workload::load(HostId host, transfer::OutgoingCall& outgoing, const Instruc
     const ByteSpan header = ByteSpan{text}.first(instruction.header_bytes);
     const ByteSpan body = ByteSpan{text}.subspan(instruction.header_bytes);
     outgoing.is_large = true;
-    outgoing.block = transfer::load_cargo(blocks, seal(host, instruction.id, body), {.bytes = body.size()}, header);
+    outgoing.block =
+        transfer::load_cargo(blocks, seal(host, instruction.id, body), {.bytes = body.size()}, Pattern::unary, header);
     outgoing.bytes = static_cast<std::uint32_t>(wire::kCargoBytes + header.size());
     outgoing.header_bytes = 0;
     return;
@@ -424,8 +425,8 @@ void Workload::answer(HostId host, std::uint64_t key, bool well) {
   const std::size_t header_bytes = reply_header_bytes(instruction);
   const ByteSpan header = whole.first(header_bytes), body = whole.subspan(header_bytes);
   if (is_large(host, reply.size())) {
-    engine.reply_large(*pending.transfer, seal(host, instruction.id + 1, body), {.bytes = body.size()}, header,
-                       world_.now());
+    engine.reply_large(*pending.transfer, seal(host, instruction.id + 1, body), {.bytes = body.size()}, Pattern::unary,
+                       header, world_.now());
   } else {
     engine.reply(*pending.transfer, header, body, world_.now());
   }

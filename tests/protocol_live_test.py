@@ -19,6 +19,7 @@ SECRET = "a secret that both sides know"
 PATIENCE_S = 60  # for things that should take one or two seconds
 LARGEST_DATAGRAM = 1472  # larger ones do not get through, it seems: AES in Python is slow
 RECORD = 61440
+PATTERN_UNARY, PATTERN_PUT, PATTERN_GET = 0, 2, 3
 WORKER, PORT = 7, 12345  # not ours: as behind a NAT (H-2)
 PATH = 0x01020304
 
@@ -224,11 +225,14 @@ class Stranger:
         return identity, self.replies[identity]
 
     # ---- G ----
-    def call_large(self, name, header, payload):
+    def call_large(self, name, header, payload, pattern):
         self.generation += 1
         identity = transfer(0, self.generation)
-        opening = struct.pack("<QQQQIB3x", payload.size, 0, payload.size, 0, RECORD, 0) + payload.key + header
-        self.say(request(14, 3, identity, name, 50000000, opening), lambda: identity in self.grants)
+        fields = (payload.size, 0, payload.size, 0, RECORD, 0, pattern)
+        opening = struct.pack("<QQQQIBB2x", *fields) + payload.key + header
+        self.say(request(14, 3, identity, name, 50000000, opening), lambda: identity in self.grants | self.replies)
+        if identity in self.replies:  # refused before any data
+            return self.replies[identity]
         while identity not in self.complete:  # what was lost is among what comes again
             if identity not in self.grants:  # taken back: we were too slow (G-9)
                 self.say(struct.pack("<BBQI", 21, 0, identity, 0), lambda: identity in self.grants)
@@ -244,7 +248,8 @@ class Stranger:
 
     # The header of a large reply, the size of its body, and what opens that: later, as it takes its time.
     def fetch(self, identity, opening):
-        size, _, n, first, record_bytes, flags = struct.unpack("<QQQQIB", opening[:37])
+        size, _, n, first, record_bytes, flags, pattern = struct.unpack("<QQQQIBB", opening[:38])
+        expect("which says that it is part of a get", pattern, PATTERN_GET)
         if flags & 1 or record_bytes != RECORD:
             raise ValueError("this payload was sealed otherwise")
         region = transfer(5, len(self.landings) + 1)
@@ -288,7 +293,9 @@ def talk(address):
     expect("a call of an unknown method fails, and has not run", (kind, flags & 1, message[:2]), (2, 1, b"\x0a\x00"))
     _, (kind, flags, header, message) = stranger.call(b"weir.bulk.ask", bulk(1, 4096, len(body)))
     expect("a put would be taken", (kind, flags & 1, header, len(message)), (2, 0, 0, 16))
-    kind, flags, _, message = stranger.call_large(b"weir.bulk.put", bulk(1, 4096, len(body)), payload)
+    _, flags, _, message = stranger.call_large(b"weir.bulk.put", bulk(1, 4096, len(body)), payload, PATTERN_UNARY)
+    expect("a put that says it is none is refused, and has not run", (flags & 1, message[:2]), (1, b"\x0b\x00"))
+    kind, flags, _, message = stranger.call_large(b"weir.bulk.put", bulk(1, 4096, len(body)), payload, PATTERN_PUT)
     expect("a large request arrives", (kind, flags & 1, message), (2, 0, bytes(8) + struct.pack("<Q", len(body))))
 
     parts = []

@@ -165,7 +165,7 @@ frames = ack(0, 0, [(0, 0)]) + struct.pack("<BI", 11, responder_path) + path_res
 expect("frames of the answer to FIRST", frames)
 expect("answer to FIRST", sealed("responder", 0, frames))
 
-opening = struct.pack("<QQQQIB3x", 100, 0, 100, 0, 61440, 2) + data_key + b"big"
+opening = struct.pack("<QQQQIBB2x", 100, 0, 100, 0, 61440, 2, 0) + data_key + b"big"
 frames = ack(0, 100, [(0, 0)]) + request(14, 3, second_call, b"store", 4999900, opening)
 expect("frames of the opening", frames)
 packet = expect("opening of a large request", sealed("initiator", 1, frames))

@@ -13,6 +13,7 @@
 #include "weir/buffer.h"
 #include "weir/caller.h"
 #include "weir/error.h"
+#include "weir/pattern.h"
 
 namespace weir {
 
@@ -172,19 +173,31 @@ class InlineRequest {
 
 // What a large request says of itself before it is sent. Valid until the function returns that is shown it.
 struct LargeRequest {
+  std::string_view method{};         // that was called
+  Pattern pattern = Pattern::unary;  // or broadcast
   Bytes header{};
   std::uint64_t bytes = 0;  // of its body
   std::uint8_t priority = 0;
   Caller caller{};
 };
 
+// Where a large request goes. `return {};` leaves it where it is.
+struct Route {
+  // Another method that this pool serves: its handler runs, as it was registered, inline or as a task. Its own `admit`
+  // is not asked. One that nobody serves is an `unknown_method` error to the caller. Empty: the method that was called.
+  std::string method{};
+  // Where its memory is taken: a wish, as AllocateOptions::numa_node is. A caller that had memory of this side's in
+  // hand has written into that already; the next that it is given ahead of need is on this node. -1: as always.
+  int numa_node = -1;
+};
+
 struct ServeOptions {
-  // Asked about each request that is too large to travel inline, on a worker's thread (on several at once, if there are
-  // several), before there is memory for it. An error is the caller's answer, its sentence up to 256 bytes: nothing
-  // ran, and nothing was sent, unless the caller had memory of this side's in hand for just such a message. It must be
-  // quick, and wait for nothing. A request that is let in may still be cancelled or lost before its handler runs, and
-  // comes again if its caller tries again: reserve nothing here.
-  std::function<Result<void>(const LargeRequest&)> admit{};
+  // Asked once about each request that is too large to travel inline, on a worker's thread (on several at once, if
+  // there are several), before there is memory for it: where it goes. An error is the caller's answer, its sentence up
+  // to 256 bytes: nothing ran, and nothing was sent, unless the caller had memory of this side's in hand for just such
+  // a message. It must be quick, and wait for nothing. A request that is let in may still be cancelled or lost before
+  // its handler runs, and comes again if its caller tries again: reserve nothing here.
+  std::function<Result<Route>(const LargeRequest&)> admit{};
 };
 
 }  // namespace weir

@@ -16,5 +16,6 @@
 #include "weir/identity.h"    // IWYU pragma: export
 #include "weir/message.h"     // IWYU pragma: export
 #include "weir/method.h"      // IWYU pragma: export
+#include "weir/pattern.h"     // IWYU pragma: export
 #include "weir/pool.h"        // IWYU pragma: export
 #include "weir/task.h"        // IWYU pragma: export

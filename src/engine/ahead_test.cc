@@ -140,7 +140,7 @@ TEST(LargeRepliesAhead, WaitForThoseBeforeThemHoweverLongThatTakes) {
   pair.latency = std::chrono::milliseconds(100);
   const std::string text(6u << 20, 'x');
   pair.serve("big", [&](Engine& engine, transfer::IncomingTransfer& request, Instant at) {
-    engine.reply_large(request, pair.seal(text), {.bytes = text.size()}, {}, at);
+    engine.reply_large(request, pair.seal(text), {.bytes = text.size()}, Pattern::unary, {}, at);
   });
   const Instant begin = pair.now;
   std::vector<std::unique_ptr<TestCall>> calls;
@@ -165,7 +165,7 @@ TEST(LargeRepliesAhead, AreGivenUpWhenHardlyAnythingGoes) {
   pair.latency = std::chrono::milliseconds(200);
   const std::string text(2u << 20, 'x');
   pair.serve("big", [&](Engine& engine, transfer::IncomingTransfer& request, Instant at) {
-    engine.reply_large(request, pair.seal(text), {.bytes = text.size()}, {}, at);
+    engine.reply_large(request, pair.seal(text), {.bytes = text.size()}, Pattern::unary, {}, at);
   });
   const Instant begin = pair.now;
   std::vector<std::unique_ptr<TestCall>> calls;

@@ -44,6 +44,8 @@ Core::Verdict Core::begin_arrival(Path& path, IncomingTransfer* transfer, Outgoi
                                   ByteSpan opening, Instant now) {
   wire::CargoFrame cargo;
   if (!wire::decode_cargo(opening, cargo) || !is_possible(cargo)) return Verdict::violation;
+  // A reply goes where its call waits, whatever it says; but it says nothing that only requests are.
+  if (call != nullptr && cargo.pattern != Pattern::unary && cargo.pattern != Pattern::get) return Verdict::violation;
   const ByteSpan header = opening.subspan(wire::kCargoBytes);
   if (header.size() > buffer::kLargestHeaderBytes) return Verdict::violation;
   const std::uint8_t purse = call != nullptr ? token::kReplyPurse : token::request_purse(level_of(*transfer));
@@ -52,14 +54,18 @@ Core::Verdict Core::begin_arrival(Path& path, IncomingTransfer* transfer, Outgoi
     refuse_arrival(path, transfer, call, id, Code::too_large, now);
     return Verdict::fine;
   }
+  int numa_node = -1;
   if (transfer != nullptr) {
     // Before any data flows: nobody pays for what would be refused.
-    if (const Result<void> checked = check_opening(*transfer, header, cargo.body_bytes); !checked) {
+    const Result<int> checked =
+        check_opening(*transfer, {.pattern = cargo.pattern, .header = header, .bytes = cargo.body_bytes});
+    if (!checked) {
       refuse_token(path, cargo.region, now);
       keep_sentence(*transfer, checked.error().message());
       refuse_arrival(path, transfer, call, id, checked.error().code(), now);
       return Verdict::fine;
     }
+    numa_node = *checked;
   }
   Arrival* const arrival = arrivals.acquire();
   if (arrival == nullptr) {
@@ -72,6 +78,7 @@ Core::Verdict Core::begin_arrival(Path& path, IncomingTransfer* transfer, Outgoi
   arrival->id = id;
   arrival->path = path.id;
   arrival->cargo = cargo;
+  arrival->numa_node = numa_node;
   arrival->opens_ahead = config.opens_arrivals && !cargo.adopted && (transfer == nullptr || !takes_records(*transfer));
   arrival->header_bytes = static_cast<std::uint16_t>(header.size());
   if (!header.empty()) {
@@ -115,7 +122,7 @@ bool Core::use_token(Path& path, Arrival& arrival, Instant now) {
   if (!bind_region(path, arrival, *region, now)) return false;
   grants.end_speculation(path.large->account);
   --spare_tokens;
-  if (arrival.cargo.wants_token) grant_token(path, arrival.cargo.body_bytes, now);
+  if (arrival.cargo.wants_token) grant_token(path, arrival, now);
   // Its bytes may have overtaken its opening.
   if (region->is_covered()) complete_arrival(path, arrival, *region, now);
   return true;

@@ -186,8 +186,8 @@ struct Core : Bounds {
   void arm_writer_timer(transfer::Writer& writer, Instant now);
   void on_writer_timer(transfer::Writer& writer, Instant now);
   // Takes over the reference on `sealed`.
-  void answer_large(IncomingTransfer& transfer, buffer::Sealed* sealed, transfer::CargoRange range, ByteSpan header,
-                    Instant now);
+  void answer_large(IncomingTransfer& transfer, buffer::Sealed* sealed, transfer::CargoRange range, Pattern pattern,
+                    ByteSpan header, Instant now);
 
   // ---- slices.cc ----
   struct Slice {
@@ -214,7 +214,7 @@ struct Core : Bounds {
                         ByteSpan opening, Instant now);
   Verdict begin_arrival_of(Path& path, IncomingTransfer& transfer, ByteSpan opening, Instant now);
   bool takes_records(const IncomingTransfer& transfer) const;
-  Result<void> check_opening(IncomingTransfer& transfer, ByteSpan header, std::uint64_t bytes);
+  Result<int> check_opening(IncomingTransfer& transfer, const Opening& opening);
   void tell_range(Path& path, token::Region& region);
   void refuse_token(Path& path, std::uint64_t region_id, Instant now);
   bool use_token(Path& path, transfer::Arrival& arrival, Instant now);
@@ -236,15 +236,21 @@ struct Core : Bounds {
   void on_arrival_timer(transfer::Arrival& arrival, Instant now);
 
   // ---- grants.cc ----
-  buffer::Landing* make_landing(Path& path, std::uint64_t bytes, std::uint32_t record_bytes, std::uint8_t purse);
+  // What memory is granted for.
+  struct Room {
+    std::uint64_t bytes = 0;
+    std::uint32_t record_bytes = buffer::kRecordBytes;
+    std::uint8_t purse = 0;
+    int numa_node = -1;  // -1: where the engine's is
+  };
+  buffer::Landing* make_landing(Path& path, const Room& room);
   static void forget_landing(buffer::Landing* landing);
-  token::Region* grant_region(Path& path, std::uint64_t bytes, std::uint32_t record_bytes, std::uint8_t purse,
-                              Instant now);
+  token::Region* grant_region(Path& path, const Room& room, Instant now);
   std::uint32_t in_flight_promise() const;
   void leave_line(Path& path, token::Ask& ask);
   void serve_held_asks(Instant now);
   void serve_asks(Instant now);
-  void grant_token(Path& path, std::uint64_t message_bytes, Instant now);
+  void grant_token(Path& path, const transfer::Arrival& like, Instant now);
   void revoke_spare_tokens(Instant now);
   void revoke_region(Path& path, token::Region& region, Instant now);
   void arm_regions_timer();

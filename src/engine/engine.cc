@@ -94,8 +94,8 @@ void Engine::fail(IncomingTransfer& request, Code code, std::string_view sentenc
 }
 
 void Engine::reply_large(transfer::IncomingTransfer& request, buffer::Sealed* sealed, transfer::CargoRange range,
-                         ByteSpan header, Instant now) {
-  core_->answer_large(request, sealed, range, header, now);
+                         Pattern pattern, ByteSpan header, Instant now) {
+  core_->answer_large(request, sealed, range, pattern, header, now);
 }
 
 void Engine::on_datagram(MutableByteSpan datagram, const Address& from, std::uint8_t ecn, detail::Pin* buffer,

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -24,6 +25,7 @@
 #include "transfer/incoming_transfer.h"
 #include "transfer/outgoing_call.h"
 #include "weir/error.h"
+#include "weir/pattern.h"
 
 namespace weir::engine {
 
@@ -45,6 +47,19 @@ struct Train {
 // One train's fate, as the link saw it.
 enum class TrainFate : std::uint8_t { sent, too_big, unreachable, failed };
 
+// What a large request says of itself before there is memory for it.
+struct Opening {
+  Pattern pattern = Pattern::unary;
+  ByteSpan header;
+  std::uint64_t bytes = 0;  // of its body
+};
+// Where it goes.
+struct Route {
+  std::uint64_t method = 0;  // whose handler runs it; 0: that of the method which was called
+  std::string name;          // of that method, for whoever is told that nobody serves it
+  int numa_node = -1;        // where its memory should be; -1: where all is (EngineConfig::numa_node)
+};
+
 // Runs a request. Called inside Engine::deliver(). It answers through Engine::reply() or fail(), now or later, exactly
 // once. `transfer.delivery.request` is valid until it returns, longer if it takes a reference on
 // `transfer.delivery.pin`. A large request (`transfer.landing()`) is to be opened first: by whoever keeps a reference
@@ -52,10 +67,10 @@ enum class TrainFate : std::uint8_t { sent, too_big, unreachable, failed };
 struct Handler {
   void (*run)(void* context, transfer::IncomingTransfer& request, Instant now) = nullptr;
   void* context = nullptr;
-  // Asked when a large request is opened, before there is memory for it: why it is refused.
-  Result<void> (*admit)(void* context, const transfer::IncomingTransfer& request, ByteSpan header,
-                        std::uint64_t bytes) = nullptr;
-  bool takes_records = false;  // of large requests, one by one: opens them itself
+  // Asked once when a large request is opened, before there is memory for it: where it goes, or why it is refused.
+  Result<Route> (*admit)(void* context, const transfer::IncomingTransfer& request, const Opening& opening) = nullptr;
+  // Of large requests, one by one: opens them itself. For parts of puts, which no other handler gets.
+  bool takes_records = false;
 };
 
 // What is alive inside an engine; all zero once everything has ended.
@@ -100,7 +115,7 @@ class Engine {
             bool may_have_run = true);
   // Takes over one reference on `sealed`, of which the records in `range` are the reply's body.
   void reply_large(transfer::IncomingTransfer& request, buffer::Sealed* sealed, transfer::CargoRange range,
-                   ByteSpan header, Instant now);
+                   Pattern pattern, ByteSpan header, Instant now);
 
   // ---- packets and time ----
   // Opened in place. `buffer` (may be null) keeps the bytes alive if somebody takes a reference.

@@ -60,12 +60,14 @@ class Match {
         engine.reply(request, {}, as_bytes(answer), now);
       });
       net_.serve(host, "fetch", [this](Engine& engine, transfer::IncomingTransfer& request, Instant now) {
-        engine.reply_large(request, seal(std::string(kLargeBytes, 'f')), {.bytes = kLargeBytes}, {}, now);
+        engine.reply_large(request, seal(std::string(kLargeBytes, 'f')), {.bytes = kLargeBytes}, Pattern::unary, {},
+                           now);
       });
       net_.serve(host, "hold", [this, host](Engine&, transfer::IncomingTransfer& request, Instant) {
         if (host == victim_) held_.push_back(&request);
       });
     }
+    serve_routes();
     // A path with each, so that there are keys to seal with.
     honest_call("echo", "hello");
     TestCall first;
@@ -95,6 +97,25 @@ class Match {
   }
 
  private:
+  // "route" sends large requests wherever the length of their header says; "put" takes records one by one.
+  void serve_routes() {
+    Engine& engine = net_.engine(victim_);
+    Handler put{.run = [](void* context, transfer::IncomingTransfer& request,
+                          Instant now) { static_cast<Engine*>(context)->reply(request, {}, {}, now); },
+                .context = &engine,
+                .takes_records = true};
+    Handler route = put;
+    route.takes_records = false;
+    route.admit = [](void*, const transfer::IncomingTransfer&, const Opening& opening) -> Result<Route> {
+      constexpr std::string_view kRoutes[] = {"measure", "hold", "put", "nobody", "route"};
+      const std::size_t choice = opening.header.size() % 8;
+      const int node = static_cast<int>(opening.header.size() / 8) - 2;
+      if (choice >= std::size(kRoutes)) return Route{.numa_node = node};
+      return Route{.method = testing::method_id(kRoutes[choice]), .name = std::string(kRoutes[choice])};
+    };
+    WEIR_CHECK(engine.serve(testing::method_id("put"), "put", put), "put");
+    WEIR_CHECK(engine.serve(testing::method_id("route"), "route", route), "route");
+  }
   int add(const EngineConfig& config) { return has_identities_ ? identities_.add(net_, config) : net_.add(config); }
   void call(int peer, TestCall& one, std::string_view method, const std::string& body, Duration deadline) {
     const int from = hostile_initiates_ ? peer : victim_;
@@ -106,7 +127,7 @@ class Match {
     one.method = testing::method_id(method);
     one.peer = number;
     one.deadline = net_.now + deadline;
-    one.block = transfer::load_cargo(engine.blocks(), seal(body), {.bytes = body.size()}, {});
+    one.block = transfer::load_cargo(engine.blocks(), seal(body), {.bytes = body.size()}, Pattern::unary, {});
     one.bytes = wire::kCargoBytes;
     engine.submit(one, net_.now);
   }
@@ -154,6 +175,7 @@ class Match {
     if (shape & 8) frame.region = region(input);
     frame.adopted = (shape & 16) != 0;
     frame.wants_token = (shape & 32) != 0;
+    if (shape & 64) frame.pattern = static_cast<Pattern>(input.byte());
     return frame;
   }
   void send_data(const wire::SliceFrame& frame, ByteSpan slice) {
@@ -290,7 +312,8 @@ class Match {
         const wire::CargoFrame described = cargo(input);
         const Datagram opening = testing::opening_of(described, std::string(input.byte(), 'h'));
         constexpr std::string_view kMethods[] = {"measure", "hold", "fetch", "echo"};
-        frames_.raw(testing::large_request(name, kMethods[flags & 3], opening, flags >> 2 & 7));
+        const std::string_view method = flags & 32 ? "route" : flags & 64 ? "put" : kMethods[flags & 3];
+        frames_.raw(testing::large_request(name, method, opening, flags >> 2 & 7));
         return;
       }
       case 25: {

@@ -121,7 +121,7 @@ class Pair {
     call.peer = peer;
     call.deadline = now + deadline;
     call.is_large = true;
-    call.block = transfer::load_cargo(client().blocks(), sealed, range, weir::as_bytes(header));
+    call.block = transfer::load_cargo(client().blocks(), sealed, range, call_pattern, weir::as_bytes(header));
     call.bytes = static_cast<std::uint32_t>(wire::kCargoBytes + header.size());
     call.header_bytes = 0;
     client().submit(call, now);
@@ -159,7 +159,7 @@ class Pair {
       if (landing == nullptr) return engine.reply(request, {}, {request.delivery.request, request.bytes}, at);
       if (!buffer::open_all(*landing)) return engine.fail(request, Code::unauthenticated, "does not open", at);
       const std::string_view text(reinterpret_cast<const char*>(landing->body), landing->bytes);
-      engine.reply_large(request, seal(text), {.bytes = text.size()}, landing->header(), at);
+      engine.reply_large(request, seal(text), {.bytes = text.size()}, Pattern::unary, landing->header(), at);
     });
   }
 
@@ -229,6 +229,7 @@ class Pair {
   }
 
   Instant now{1'000'000'000};
+  Pattern call_pattern = Pattern::unary;  // that call_large() says
   Duration latency = std::chrono::microseconds(10);
   double loss = 0;
   std::size_t mtu = 65'507;

@@ -20,20 +20,20 @@ Arrival& arrival_of(token::Ask& ask) {
 
 }  // namespace
 
-buffer::Landing* Core::make_landing(Path& path, std::uint64_t bytes, std::uint32_t record_bytes, std::uint8_t purse) {
-  buffer::Landing* const landing = buffer::make_landing(*config.memory, bytes, record_bytes, config.numa_node);
+buffer::Landing* Core::make_landing(Path& path, const Room& room) {
+  const int node = room.numa_node == -1 ? config.numa_node : room.numa_node;
+  buffer::Landing* const landing = buffer::make_landing(*config.memory, room.bytes, room.record_bytes, node);
   if (landing == nullptr) return nullptr;
   landing->returns = returned->join();
-  landing->charged_bytes = buffer::landing_cost(bytes);
+  landing->charged_bytes = buffer::landing_cost(room.bytes);
   landing->path = path.id;
   landing->path_serial = path.serial;
-  landing->purse = purse;
+  landing->purse = room.purse;
   return landing;
 }
 
-token::Region* Core::grant_region(Path& path, std::uint64_t bytes, std::uint32_t record_bytes, std::uint8_t purse,
-                                  Instant now) {
-  buffer::Landing* const landing = make_landing(path, bytes, record_bytes, purse);
+token::Region* Core::grant_region(Path& path, const Room& room, Instant now) {
+  buffer::Landing* const landing = make_landing(path, room);
   if (landing == nullptr) return nullptr;
   token::Region* const region = regions.grant(
       {.landing = landing, .path = path.id, .path_serial = path.serial, .regions = &path.large->regions}, now);
@@ -41,7 +41,7 @@ token::Region* Core::grant_region(Path& path, std::uint64_t bytes, std::uint32_t
     forget_landing(landing);
     return nullptr;
   }
-  events.emit(event::RegionGranted{{}, path.id, region->id, bytes});
+  events.emit(event::RegionGranted{{}, path.id, region->id, room.bytes});
   path.again.push({.slot = token::RegionId::unpack(region->id).slot,
                    .kind = static_cast<std::uint8_t>(SentKind::region_grant),
                    .generation = token::RegionId::unpack(region->id).generation});
@@ -92,8 +92,12 @@ void Core::serve_asks(Instant now) {
   while (token::Ask* const ask = grants.next()) {
     Arrival& arrival = arrival_of(*ask);
     Path& path = *find_path(arrival.path);
-    token::Region* const region =
-        grant_region(path, arrival.cargo.body_bytes, arrival.cargo.record_bytes, ask->purse, now);
+    token::Region* const region = grant_region(path,
+                                               {.bytes = arrival.cargo.body_bytes,
+                                                .record_bytes = arrival.cargo.record_bytes,
+                                                .purse = ask->purse,
+                                                .numa_node = arrival.numa_node},
+                                               now);
     if (region == nullptr) {
       // The system has less memory than we were told we may use.
       grants.release(*ask->account, ask->purse, ask->bytes);
@@ -101,19 +105,19 @@ void Core::serve_asks(Instant now) {
       continue;
     }
     bind_region(path, arrival, *region, now);
-    if (arrival.cargo.wants_token && ask->purse == 0) grant_token(path, arrival.cargo.body_bytes, now);
+    if (arrival.cargo.wants_token && ask->purse == 0) grant_token(path, arrival, now);
   }
 }
 
-// Another region for this sender's next message, if memory is plentiful.
-void Core::grant_token(Path& path, std::uint64_t message_bytes, Instant now) {
-  const std::uint64_t capacity = token::token_capacity(message_bytes);
+// Another region for this sender's next message, if memory is plentiful: it is expected to be like this one.
+void Core::grant_token(Path& path, const Arrival& like, Instant now) {
+  const std::uint64_t capacity = token::token_capacity(like.cargo.body_bytes);
   token::SenderAccount& account = path.large->account;
   const std::uint64_t cost = buffer::landing_cost(capacity);
   // Those that wait before the line come first.
   if (capacity == 0 || path.large->ahead.held() != 0 || !grants.may_speculate(account, 0, cost)) return;
   grants.speculate(account, 0, cost);
-  if (grant_region(path, capacity, buffer::kRecordBytes, 0, now) != nullptr) {
+  if (grant_region(path, {.bytes = capacity, .numa_node = like.numa_node}, now) != nullptr) {
     ++spare_tokens;
     return;
   }

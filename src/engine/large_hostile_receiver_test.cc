@@ -79,7 +79,7 @@ class LargeHostileReceiver : public ::testing::Test {
     net.entropy.fill(key);
     buffer::Sealed* const sealed =
         buffer::seal(memory, as_bytes(text), key, buffer::thread_key(), buffer::kRecordBytes, piece_bytes);
-    call.block = transfer::load_cargo(engine.blocks(), sealed, {.bytes = text.size()}, {});
+    call.block = transfer::load_cargo(engine.blocks(), sealed, {.bytes = text.size()}, Pattern::unary, {});
     call.bytes = wire::kCargoBytes;
     engine.submit(call, net.now);
     net.run_for(std::chrono::milliseconds(1));
@@ -380,6 +380,19 @@ TEST_F(LargeHostileReceiver, ThatHasAllOfItAndThenSaysItSawNothingMakesNobodySen
   EXPECT_EQ(call.completions, 1);
   EXPECT_TRUE(call.failed);
   EXPECT_TRUE(call.may_have_run);
+}
+
+TEST_F(LargeHostileReceiver, ThatRepliesWithWhatOnlyARequestCanBeIsThrownOut) {
+  TestCall call;
+  net.call(victim, hostile, call, "take", "x");
+  net.run_for(std::chrono::milliseconds(1));
+  const wire::TransferId id = name_of(call);
+  const wire::CargoFrame cargo{
+      .body_bytes = 100'000, .payload_bytes = 100'000, .record_bytes = 61'440, .pattern = Pattern::broadcast};
+  puppet->say(Frames().raw(testing::large_reply(id, opening_of(cargo))));
+  EXPECT_EQ(net.engine(victim).census().arrivals, 0u);
+  EXPECT_EQ(puppet->victims_path(), nullptr);
+  expect_fails(call, Code::reset);
 }
 
 TEST_F(LargeHostileReceiver, ThatRepliesTwiceIsHeardOnce) {

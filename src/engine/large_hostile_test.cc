@@ -119,7 +119,7 @@ TEST_F(LargeHostileSender, TwoSliceFramesInOnePacketAreAViolation) {
 
 TEST_F(LargeHostileSender, ADescriptionThatMakesNoSenseIsAViolation) {
   const wire::CargoFrame fine{.body_bytes = 100'000, .payload_bytes = 100'000, .record_bytes = 61'440};
-  std::vector<wire::CargoFrame> wrong(14, fine);
+  std::vector<wire::CargoFrame> wrong(16, fine);
   wrong[0].body_bytes = 0;
   wrong[1].body_bytes = wrong[1].payload_bytes = std::uint64_t{1} << 63;
   wrong[2].body_bytes = wrong[2].payload_bytes = ~std::uint64_t{0};
@@ -136,6 +136,8 @@ TEST_F(LargeHostileSender, ADescriptionThatMakesNoSenseIsAViolation) {
   wrong[12].adopted = true;
   wrong[12].payload_bytes = ~std::uint64_t{0};
   wrong[13].payload_bytes = ~std::uint64_t{0};
+  wrong[14].pattern = static_cast<Pattern>(7);
+  wrong[15].pattern = static_cast<Pattern>(255);
   disconnect();
   for (std::size_t i = 0; i < wrong.size(); ++i) {
     connect(&memory);
@@ -146,6 +148,25 @@ TEST_F(LargeHostileSender, ADescriptionThatMakesNoSenseIsAViolation) {
   connect(&memory);
   say(testing::large_request(id(1), "take", opening_of(fine, std::string(1'025, 'h'))));  // too long a header
   expect_thrown_out();
+}
+
+TEST_F(LargeHostileSender, ThatOpensARequestTwiceIsAskedAboutOnce) {
+  int asked = 0;
+  const Handler handler{.run = [](void*, IncomingTransfer&, Instant) { FAIL() << "nothing was written"; },
+                        .context = &asked,
+                        .admit = [](void* context, const IncomingTransfer&, const Opening&) -> Result<Route> {
+                          ++*static_cast<int*>(context);
+                          return Route{};
+                        }};
+  ASSERT_TRUE(net->engine(server).serve(testing::method_id("ask"), "ask", handler));
+  const wire::CargoFrame cargo = testing::cargo_of(seal(pattern(200'000)));
+  wire::CargoFrame other = cargo;
+  other.pattern = Pattern::broadcast;
+  for (const wire::CargoFrame& each : {cargo, cargo, other}) {
+    say(testing::large_request(id(1), "ask", opening_of(each)));
+  }
+  EXPECT_EQ(asked, 1);
+  EXPECT_EQ(net->engine(server).census().arrivals, 1u);
 }
 
 TEST_F(LargeHostileSender, ThatSpeaksOfWhatNeverWasIsIgnored) {

@@ -67,7 +67,7 @@ class LargeHostileSender : public ::testing::Test {
       const std::string text = pattern(kReplyBytes);
       buffer::Sealed* const payload =
           buffer::seal(memory, as_bytes(text), key, buffer::thread_key(), buffer::kRecordBytes, reply_piece_bytes);
-      engine.reply_large(request, payload, {.bytes = text.size()}, {}, now);
+      engine.reply_large(request, payload, {.bytes = text.size()}, Pattern::unary, {}, now);
     });
     for (const int host : {honest, hostile}) {
       TestCall call;
@@ -107,7 +107,7 @@ class LargeHostileSender : public ::testing::Test {
     crypto::KeyBytes key;
     net->entropy.fill(key);
     buffer::Sealed* const payload = buffer::seal(memory, as_bytes(text), key, buffer::thread_key());
-    call.block = transfer::load_cargo(engine.blocks(), payload, {.bytes = text.size()}, {});
+    call.block = transfer::load_cargo(engine.blocks(), payload, {.bytes = text.size()}, Pattern::unary, {});
     call.bytes = wire::kCargoBytes;
     engine.submit(call, net->now);
   }

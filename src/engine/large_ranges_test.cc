@@ -43,7 +43,7 @@ class LargeRanges : public ::testing::Test {
       engine.reply(request, {}, as_bytes(std::string_view("taken")), now);
     });
     pair.serve("give", [this](Engine& engine, transfer::IncomingTransfer& request, Instant now) {
-      engine.reply_large(request, seal(), {.bytes = kBytes}, {}, now);
+      engine.reply_large(request, seal(), {.bytes = kBytes}, Pattern::unary, {}, now);
     });
   }
   void TearDown() override {

@@ -159,7 +159,7 @@ TEST(LargeMessage, CanAnswerASmallRequestThatHasAHeader) {
   Pair pair;
   const std::string text = pattern(100'000);
   pair.serve("fetch", [&](Engine& engine, transfer::IncomingTransfer& request, Instant at) {
-    engine.reply_large(request, pair.seal(text), {.bytes = text.size()}, {}, at);
+    engine.reply_large(request, pair.seal(text), {.bytes = text.size()}, Pattern::unary, {}, at);
   });
   TestCall call;
   pair.call(call, "fetch", "", std::string(1'000, 'h'));
@@ -201,7 +201,7 @@ TEST(LargeMessage, AReplyLargerThanTheCallersLimitFailsTheCallAndIsLetGo) {
   Pair pair(client);
   pair.serve("big", [&](Engine& engine, transfer::IncomingTransfer& request, Instant at) {
     const std::string text = pattern(100'001);
-    engine.reply_large(request, pair.seal(text), {.bytes = text.size()}, {}, at);
+    engine.reply_large(request, pair.seal(text), {.bytes = text.size()}, Pattern::unary, {}, at);
   });
   TestCall call;
   pair.call(call, "big", "");

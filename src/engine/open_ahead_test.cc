@@ -71,6 +71,7 @@ TEST_F(OpenedAhead, ARecordThatComesInPartsIsOpenedWithTheLastOfThem) {
 
 TEST_F(OpenedAhead, WhoeverTakesRecordsOneByOneOpensThemItself) {
   serve(/*takes_records=*/true);
+  pair.call_pattern = Pattern::put;
   EXPECT_EQ(moved_by_a_call(pattern(1'000'000)), 1'000'000u);
   EXPECT_EQ(opened_records, 0u);
 }

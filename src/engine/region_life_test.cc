@@ -83,7 +83,7 @@ class RegionLife : public ::testing::Test {
     call.peer = engine.connect(net.address(to)).value();
     call.deadline = net.now + deadline;
     call.is_large = true;
-    call.block = transfer::load_cargo(engine.blocks(), payload, {.bytes = payload->bytes}, {});
+    call.block = transfer::load_cargo(engine.blocks(), payload, {.bytes = payload->bytes}, Pattern::unary, {});
     call.bytes = wire::kCargoBytes;
     engine.submit(call, net.now);
   }
@@ -297,7 +297,7 @@ TEST(RegionMemory, IsWhereTheEngineWasToldItShouldBe) {
     call.is_large = true;
     call.block = transfer::load_cargo(net.engine(client).blocks(),
                                       buffer::seal(own, as_bytes(text), crypto::KeyBytes{}, buffer::thread_key()),
-                                      {.bytes = text.size()}, {});
+                                      {.bytes = text.size()}, Pattern::unary, {});
     call.bytes = wire::kCargoBytes;
     memory.nodes.clear();
     net.engine(client).submit(call, net.now);

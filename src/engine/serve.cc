@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "buffer/numa.h"
 #include "engine/core.h"
 
 namespace weir::engine {
@@ -14,6 +15,12 @@ using State = IncomingTransfer::State;
 namespace {
 
 constexpr std::size_t kMaxOwedFrames = 4'096;  // to one path, with which it may open another large message
+
+// Whether a large request of this pattern is for such a handler.
+bool fits(Pattern pattern, const Handler& handler) {
+  if (handler.takes_records) return pattern == Pattern::put;
+  return pattern == Pattern::unary || pattern == Pattern::broadcast;
+}
 
 std::string_view sentence_of_refusal(Code code) {
   switch (code) {
@@ -148,18 +155,37 @@ bool Core::takes_records(const IncomingTransfer& transfer) const {
   return found != methods.end() && found->second.handler.takes_records;
 }
 
-// What can be said about a large request before its data: why it would be refused, in words if they are the
-// application's.
-Result<void> Core::check_opening(IncomingTransfer& transfer, ByteSpan header, std::uint64_t bytes) {
+// What can be said about a large request before its data: why it would be refused, or whose handler runs it, and the
+// node that its memory is wished for on.
+Result<int> Core::check_opening(IncomingTransfer& transfer, const Opening& opening) {
   if (closed) return std::unexpected(Error(Code::refused, ""));
   if (transfer.depth > kMaxDepth) return std::unexpected(Error(Code::overloaded, ""));
   const auto found = methods.find(transfer.delivery.method);
   if (found == methods.end()) return std::unexpected(Error(Code::unknown_method, ""));
   const Handler& handler = found->second.handler;
-  if (handler.admit == nullptr) return {};
-  Result<void> admitted = handler.admit(handler.context, transfer, header, bytes);
-  transfer.is_final = !admitted;
-  return admitted;
+  const auto invalid = [](std::string_view sentence) {
+    return std::unexpected(Error(Code::invalid_argument, std::string(sentence)));
+  };
+  if (!fits(opening.pattern, handler)) return invalid("a large request of this pattern is not for this method");
+  if (handler.admit == nullptr) return -1;
+  const Result<Route> route = handler.admit(handler.context, transfer, opening);
+  transfer.is_final = true;  // unless it passes, or may soon
+  if (!route) return std::unexpected(route.error());
+  if (route->numa_node < -1 || route->numa_node >= buffer::kMaxNumaNodes)
+    return invalid("the request was routed to a NUMA node that no machine has");
+  if (route->method != 0) {
+    const auto target = methods.find(route->method);
+    if (target == methods.end()) {
+      transfer.is_final = false;
+      return std::unexpected(Error(Code::unknown_method, "the request was routed there to the method \"" + route->name +
+                                                             "\", which nobody serves"));
+    }
+    if (handler.takes_records || target->second.handler.takes_records)
+      return invalid("no request is routed to a put, nor a put to another method");
+    transfer.delivery.method = route->method;  // whose own admit() is not asked: no route leads to another
+  }
+  transfer.is_final = false;
+  return route->numa_node;
 }
 
 void Core::queue_delivery(IncomingTransfer& transfer) {

@@ -200,7 +200,7 @@ class Conversation {
     large_.deadline = now_ + std::chrono::seconds(5);
     large_.priority = 3;
     large_.is_large = true;
-    large_.block = transfer::load_cargo(initiator_.blocks(), sealed, {.bytes = kLargeBytes},
+    large_.block = transfer::load_cargo(initiator_.blocks(), sealed, {.bytes = kLargeBytes}, Pattern::unary,
                                         weir::as_bytes(std::string_view("big")));
     large_.bytes = static_cast<std::uint32_t>(wire::kCargoBytes + 3);
     initiator_.submit(large_, now_);

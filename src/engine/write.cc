@@ -285,8 +285,8 @@ void Core::give_up_reply(Path& path, IncomingSlot& slot) {
   retire(path, slot);
 }
 
-void Core::answer_large(IncomingTransfer& transfer, buffer::Sealed* sealed, transfer::CargoRange range, ByteSpan header,
-                        Instant now) {
+void Core::answer_large(IncomingTransfer& transfer, buffer::Sealed* sealed, transfer::CargoRange range, Pattern pattern,
+                        ByteSpan header, Instant now) {
   Path* const path = transfer.cancelled.load(std::memory_order_relaxed) ? nullptr : path_of(transfer);
   if (path == nullptr) {
     finish_credit(transfer);
@@ -311,7 +311,7 @@ void Core::answer_large(IncomingTransfer& transfer, buffer::Sealed* sealed, tran
   }
   finish_credit(transfer);
   transfer::Block* const request = std::exchange(transfer.block, nullptr);  // of one that had to wait
-  transfer.block = transfer::load_cargo(blocks, sealed, range, header);
+  transfer.block = transfer::load_cargo(blocks, sealed, range, pattern, header);
   if (transfer.reassembly != nullptr) reassemblies.release(std::exchange(transfer.reassembly, nullptr));
   if (request != nullptr) detail::unpin(request);
   writer->transfer = &transfer;

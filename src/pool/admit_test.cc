@@ -21,7 +21,7 @@ using testing::total;
 
 struct Gatekeeper {
   explicit Gatekeeper(int threads) : pool(open(server_config(threads))) {
-    const ServeOptions options{.admit = [this](const LargeRequest& request) -> Result<void> {
+    const ServeOptions options{.admit = [this](const LargeRequest& request) -> Result<Route> {
       std::lock_guard lock(mutex);
       ++asked;
       seen_header = std::string(reinterpret_cast<const char*>(request.header.data()), request.header.size());
@@ -104,7 +104,7 @@ TEST(Admission, ThatThrowsIsARefusal) {
 TEST(Admission, CutsALongSentenceAndLeavesNothingBehind) {
   Pool server = open(server_config(1));
   const std::string sentence(5'000, 'x');
-  ASSERT_TRUE(server.serve("put", [](Request) { return Reply(); }, {.admit = [&](const LargeRequest&) -> Result<void> {
+  ASSERT_TRUE(server.serve("put", [](Request) { return Reply(); }, {.admit = [&](const LargeRequest&) -> Result<Route> {
                              return std::unexpected(Error(Code::refused, sentence));
                            }}));
   Pool client = open(client_config(1));
@@ -135,7 +135,7 @@ TEST(Admission, WithoutACodeRefusesToo) {
   Pool server = open(server_config(1));
   std::atomic<int> run{0};
   const ServeOptions never{
-      .admit = [](const LargeRequest&) -> Result<void> { return std::unexpected(Error(Code{}, "just no")); }};
+      .admit = [](const LargeRequest&) -> Result<Route> { return std::unexpected(Error(Code{}, "just no")); }};
   ASSERT_TRUE(server.serve_inline(
       "put",
       [&](InlineRequest& request) {

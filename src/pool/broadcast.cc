@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "pool/bulk_client.h"
 #include "pool/gate.h"
 #include "pool/method_names.h"
 #include "pool/pool_state.h"
@@ -185,6 +186,11 @@ class Hold {
   Gathering* const gathering_;
 };
 
+Call send_one(const Peer& peer, Method method, const Payload& payload, const CallOptions& options) {
+  if (payload.sealed() == nullptr || payload.size() == 0) return peer.unary(method, payload, options);
+  return send_part(peer.state(), method, *payload.sealed(), {.bytes = payload.size()}, Pattern::broadcast, options);
+}
+
 Task<BroadcastOutcome> run_broadcast(std::shared_ptr<worker::Worker> loop, std::vector<Peer> peers, Method method,
                                      Payload payload, std::string header, std::vector<Dependency> after,
                                      BroadcastOptions options) {
@@ -202,8 +208,8 @@ Task<BroadcastOutcome> run_broadcast(std::shared_ptr<worker::Worker> loop, std::
   for (std::size_t peer = 0; peer < peers.size(); ++peer) {
     gathering->send(
         peer, peers[peer].state(),
-        peers[peer].unary(
-            method, payload,
+        send_one(
+            peers[peer], method, payload,
             {.priority = options.priority, .deadline = options.deadline, .header = header, .after = After(after)}));
   }
   // Its memory goes back piece by piece as the last peer has it, or is given up.

@@ -19,6 +19,7 @@
 #include "weir/call.h"
 #include "weir/config.h"
 #include "weir/method.h"
+#include "weir/pattern.h"
 #include "weir/pin.h"
 
 namespace weir::pool {
@@ -29,7 +30,7 @@ inline constexpr std::size_t kPartsOutstanding = 4;
 
 // The records in `range` of a payload as a large request. Somebody holds these pieces.
 [[nodiscard]] Call send_part(const std::shared_ptr<detail::PeerState>& peer, Method method, buffer::Sealed& payload,
-                             const transfer::CargoRange& range, const CallOptions& options);
+                             const transfer::CargoRange& range, Pattern pattern, const CallOptions& options);
 
 // When all of it has to be done.
 class BulkDeadline {

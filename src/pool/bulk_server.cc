@@ -108,14 +108,17 @@ class PutIntake final : public Intake {
 };
 
 // On the worker, before any data flows: what needs no more than a look.
-Result<void> admit_put(Placements& placements, const LargeRequest& request) {
+Result<Route> admit_put(Placements& placements, const LargeRequest& request) {
   const std::optional<BulkFrame> frame = decode_bulk(request.header);
   if (!frame || !frame->is_put || frame->bytes != request.bytes) {
     return std::unexpected(Error(Code::invalid_argument, kNonsense));
   }
   const Result<std::shared_ptr<Placed>> placed = placements.find(frame->name);
   if (!placed) return std::unexpected(placed.error());
-  return (*placed)->check(request_of(*frame, {}));  // asks no guard
+  if (const Result<void> checked = (*placed)->check(request_of(*frame, {})); !checked) {  // asks no guard
+    return std::unexpected(checked.error());
+  }
+  return {};
 }
 
 // ---- ask and get ----------------------------------------------------------------------------------------------------
@@ -177,7 +180,9 @@ Result<void> serve_bulk(const BulkServerParts& parts,
   Result<void> served =
       serve(kAskMethod, task_entry([parts](Request request) { return answer_ask(parts, std::move(request)); }));
   if (!served) return served;
-  served = serve(kGetMethod, task_entry([parts](Request request) { return answer_get(parts, std::move(request)); }));
+  MethodEntry get = task_entry([parts](Request request) { return answer_get(parts, std::move(request)); });
+  get.reply_pattern = Pattern::get;
+  served = serve(kGetMethod, get);
   if (!served) return served;
   // A part of a put is always a large message.
   MethodEntry put = task_entry(

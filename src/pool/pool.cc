@@ -120,7 +120,7 @@ inline Call send(const Way& way, Gate& gate) {
 
 // Takes over what was lent of `body`.
 Call submit_payload(detail::PeerState& peer, std::uint64_t method, buffer::Sealed* body,
-                    const transfer::CargoRange& range, const CallOptions& options) {
+                    const transfer::CargoRange& range, Pattern pattern, const CallOptions& options) {
   Way way;
   const Code code = find_way(peer, way);
   if (way.record == nullptr) {
@@ -137,7 +137,7 @@ Call submit_payload(detail::PeerState& peer, std::uint64_t method, buffer::Seale
   }
   way.record->connect_only = false;
   way.record->is_large = true;
-  way.record->block = transfer::load_cargo(way.blocks(*peer.gate), body, range, as_bytes(options.header));
+  way.record->block = transfer::load_cargo(way.blocks(*peer.gate), body, range, pattern, as_bytes(options.header));
   way.record->bytes = static_cast<std::uint32_t>(wire::kCargoBytes + options.header.size());
   way.record->header_bytes = 0;
   return send(way, *peer.gate);
@@ -149,7 +149,7 @@ Call submit_payload(detail::PeerState& peer, std::uint64_t method, buffer::Seale
   if (Result<void> checked = pool::check_large(peer.gate->limits(), size); !checked) return Call(checked.error());
   Result<buffer::Sealed*> sealed = pool::seal_text(*peer.gate, body);
   if (!sealed) return Call(sealed.error());
-  return submit_payload(peer, method, *sealed, {.bytes = (*sealed)->bytes}, options);
+  return submit_payload(peer, method, *sealed, {.bytes = (*sealed)->bytes}, Pattern::unary, options);
 }
 
 Call submit(const std::shared_ptr<detail::PeerState>& state, std::uint64_t method, Bytes body,
@@ -196,7 +196,7 @@ Call submit(const std::shared_ptr<detail::PeerState>& state, std::uint64_t metho
 
 Result<void> check_served_name(std::string_view name) {
   if (name.empty()) return std::unexpected(Error(Code::invalid_argument, "a method that is served needs a name"));
-  if (!name.starts_with("weir.")) return {};
+  if (!pool::is_reserved(name)) return {};
   return std::unexpected(Error(Code::invalid_argument, "the method \"" + std::string(name) +
                                                            "\" cannot be served: names that begin with \"weir.\" are "
                                                            "the library's own"));
@@ -227,15 +227,16 @@ Call Peer::unary(Method method, Payload payload, const CallOptions& options) con
   const transfer::CargoRange whole{.bytes = payload.size()};
   buffer::Sealed* const body = buffer::lend(*payload.sealed(), transfer::pieces_of(*payload.sealed(), whole));
   payload = Payload();  // from now on the call alone needs it
-  return submit_payload(peer, method.id(), body, whole, options);
+  return submit_payload(peer, method.id(), body, whole, Pattern::unary, options);
 }
 
 Call pool::send_part(const std::shared_ptr<detail::PeerState>& peer, Method method, buffer::Sealed& payload,
-                     const transfer::CargoRange& range, const CallOptions& options) {
+                     const transfer::CargoRange& range, Pattern pattern, const CallOptions& options) {
   if (!is_possible(*peer, options)) return refused(*peer, options);
   const LargeSize size{.what = "request", .body_bytes = range.bytes, .header_bytes = options.header.size()};
   if (Result<void> checked = check_large(peer->gate->limits(), size); !checked) return Call(checked.error());
-  return submit_payload(*peer, method.id(), buffer::lend(payload, transfer::pieces_of(payload, range)), range, options);
+  return submit_payload(*peer, method.id(), buffer::lend(payload, transfer::pieces_of(payload, range)), range, pattern,
+                        options);
 }
 
 Call Peer::ready(const CallOptions& options) const { return submit(state_, 0, {}, options, true); }

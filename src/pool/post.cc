@@ -106,6 +106,7 @@ void Post::let_go() {
 Result<void> Post::serve(Method method, MethodEntry entry) {
   auto& kept = *methods_.emplace_back(std::make_unique<MethodEntry>(std::move(entry)));
   kept.post = this;
+  kept.name = method.name();
   Result<void> served = engine_->serve(method.id(), method.name(),
                                        {.run = kept.run_inline ? &run_inline : &run_task,
                                         .context = &kept,
@@ -258,6 +259,7 @@ void Post::run_inline(void* context, transfer::IncomingTransfer& transfer, Insta
   if (transfer.is_large) [[unlikely]]
     return method.post->accept_large(method, transfer, now);
   IncomingRecord* record = method.post->accept(transfer, now);
+  record->method = &method;
   const ByteSpan bytes{transfer.delivery.request, transfer.bytes};
   const worker::DepthScope depth(static_cast<std::uint8_t>(transfer.depth + 1));
   InlineRequest request(bytes.subspan(transfer.header_bytes), bytes.first(transfer.header_bytes), record->time_left,
@@ -340,22 +342,6 @@ bool Post::unpark(IncomingRecord* record, Instant now) {
   return false;
 }
 
-Result<void> Post::admit_large(void* context, const transfer::IncomingTransfer& transfer, ByteSpan header,
-                               std::uint64_t bytes) {
-  const LargeRequest request{
-      .header = header, .bytes = bytes, .priority = transfer.priority, .caller = transfer.caller->shown()};
-  const worker::DepthScope depth(static_cast<std::uint8_t>(transfer.depth + 1));
-  try {
-    Result<void> admitted = (*static_cast<MethodEntry*>(context)->admit)(request);
-    if (admitted || admitted.error().code() != Code{}) return admitted;
-    return std::unexpected(Error(Code::application, std::string(admitted.error().message())));
-  } catch (const std::exception& thrown) {
-    return std::unexpected(Error(Code::application, thrown.what()));
-  } catch (...) {
-    return std::unexpected(Error(Code::application, "admit() threw something"));
-  }
-}
-
 void Post::accept_large(const MethodEntry& method, transfer::IncomingTransfer& transfer, Instant now) {
   IncomingRecord* record = accept(transfer, now);
   record->method = &method;
@@ -380,7 +366,8 @@ void Post::reply(IncomingRecord* record, ByteSpan header, ByteSpan body) {
 }
 
 void Post::reply_large(IncomingRecord* record, ByteSpan header, buffer::Sealed* body) {
-  engine_->reply_large(*record->transfer, body, {.bytes = body->bytes}, header, worker_->now());
+  engine_->reply_large(*record->transfer, body, {.bytes = body->bytes}, record->method->reply_pattern, header,
+                       worker_->now());
   worker_->touch(hosted_);
   IncomingRecord::Pool::release(record);
 }

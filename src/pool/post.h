@@ -9,6 +9,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/time.h"
@@ -41,7 +42,10 @@ struct CredentialNews {
   engine::Credential credential;
 };
 
-using Admit = std::function<Result<void>(const LargeRequest&)>;
+// Methods of these names are the library's own.
+inline bool is_reserved(std::string_view name) { return name.starts_with("weir."); }
+
+using Admit = std::function<Result<Route>(const LargeRequest&)>;
 inline std::shared_ptr<Admit> shared_if_set(Admit admit) {
   return admit ? std::make_shared<Admit>(std::move(admit)) : nullptr;
 }
@@ -51,9 +55,11 @@ struct MethodEntry {
   Post* post = nullptr;
   std::shared_ptr<std::function<void(InlineRequest&)>> run_inline;
   std::shared_ptr<std::function<Task<Result<Reply>>(Request)>> run_task;
-  // What takes a large request as it is opened, instead of these; and whether to refuse one before its data flows.
+  // What takes a large request as it is opened, instead of these; and where one goes, before its data flows.
   std::shared_ptr<std::function<std::unique_ptr<Intake>(const Caller&)>> make_intake;
   std::shared_ptr<Admit> admit;
+  Pattern reply_pattern = Pattern::unary;  // of its large replies
+  std::string name{};
 };
 
 // One per pool and worker. Made by the pool, then the worker's only, except where it says otherwise.
@@ -139,8 +145,8 @@ class Post final : public worker::SeatHost, public std::enable_shared_from_this<
 
   static void run_inline(void* context, transfer::IncomingTransfer& transfer, Instant now);
   static void run_task(void* context, transfer::IncomingTransfer& transfer, Instant now);
-  static Result<void> admit_large(void* context, const transfer::IncomingTransfer& transfer, ByteSpan header,
-                                  std::uint64_t bytes);
+  static Result<engine::Route> admit_large(void* context, const transfer::IncomingTransfer& transfer,
+                                           const engine::Opening& opening);
   IncomingRecord* accept(transfer::IncomingTransfer& transfer, Instant now);
   void accept_large(const MethodEntry& method, transfer::IncomingTransfer& transfer, Instant now);
   static void call_inline(MethodEntry& method, InlineRequest& request);

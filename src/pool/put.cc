@@ -130,7 +130,7 @@ Task<Result<PutReport>> run_put(std::shared_ptr<detail::PeerState> peer, BulkNam
       header = encode(frame);
       part.call =
           send_part(peer, kPutMethod, *sealed, {.first_record = next / sealed->record_bytes, .bytes = part.bytes},
-                    {.priority = options.priority, .deadline = *time_left, .header = header});
+                    Pattern::put, {.priority = options.priority, .deadline = *time_left, .header = header});
       next += part.bytes;
       parts.push_back(std::move(part));
     }

@@ -25,6 +25,7 @@ struct Arrival {
   Block* header = nullptr;  // the application's, until there is memory to put it into
   std::uint16_t header_bytes = 0;
   std::uint8_t lost_regions = 0;  // that we took back from it
+  int numa_node = -1;             // that its memory is wished for on; -1: where the engine's is
   bool opens_ahead = false;       // its records are opened as they come
   std::uint64_t region = wire::kNoRegion;
   std::uint64_t lost_region = wire::kNoRegion;  // the last of these

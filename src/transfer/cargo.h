@@ -45,7 +45,8 @@ inline buffer::PieceRange pieces_of(const buffer::Sealed& sealed, CargoRange ran
 
 // A block that holds the cargo and its opening; takes over what buffer::lend() gave for the range. The opening's length
 // is wire::kCargoBytes + header.size().
-inline Block* load_cargo(BlockPool& blocks, buffer::Sealed* sealed, CargoRange range, ByteSpan header) {
+inline Block* load_cargo(BlockPool& blocks, buffer::Sealed* sealed, CargoRange range, Pattern pattern,
+                         ByteSpan header) {
   Block* block = blocks.acquire(Cargo::kRoom + wire::kCargoBytes + header.size());
   ::new (static_cast<void*>(block->bytes())) Cargo{.sealed = sealed,
                                                    .first_byte = range.first_record * sealed->record_bytes,
@@ -57,6 +58,7 @@ inline Block* load_cargo(BlockPool& blocks, buffer::Sealed* sealed, CargoRange r
                       .first_record = sealed->adopted ? sealed->binding_offset : range.first_record,
                       .record_bytes = sealed->record_bytes,
                       .adopted = sealed->adopted,
+                      .pattern = pattern,
                       .key = sealed->key},
                      opening);
   if (!header.empty()) std::memcpy(opening + wire::kCargoBytes, header.data(), header.size());

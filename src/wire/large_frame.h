@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/bytes.h"
+#include "weir/pattern.h"
 #include "wire/frame.h"
 
 namespace weir::wire {
@@ -23,6 +24,9 @@ enum class Side : std::uint8_t {
   none = 2,     // of no transfer yet: a token that the sender may keep
 };
 
+// Patterns above this one nobody has ever heard of; those between it and the last that has a name are set aside.
+inline constexpr auto kLastPattern = static_cast<Pattern>(6);
+
 // How the bytes of a large_request or large_reply frame begin (G-2); the message's header follows.
 struct CargoFrame {
   std::uint64_t body_bytes = 0;
@@ -30,8 +34,9 @@ struct CargoFrame {
   std::uint64_t payload_bytes = 0;   // of the whole payload that these are records of; adopted: the binding's length
   std::uint64_t first_record = 0;    // adopted: the binding's offset
   std::uint32_t record_bytes = 0;
-  bool adopted = false;      // sealed by the application: `key` is a digest of its binding
-  bool wants_token = false;  // the sender would have use for another token of this size
+  bool adopted = false;              // sealed by the application: `key` is a digest of its binding
+  bool wants_token = false;          // the sender would have use for another token of this size
+  Pattern pattern = Pattern::unary;  // up to kLastPattern
   std::array<std::byte, 16> key{};
 };
 inline constexpr std::size_t kCargoBytes = 56;
@@ -94,7 +99,8 @@ inline void encode_cargo(const CargoFrame& frame, std::byte* to) {
   store<std::uint64_t>(to + 24, frame.first_record);
   store<std::uint32_t>(to + 32, frame.record_bytes);
   to[36] = static_cast<std::byte>((frame.adopted ? 1 : 0) | (frame.wants_token ? 2 : 0));
-  to[37] = to[38] = to[39] = std::byte{0};
+  to[37] = static_cast<std::byte>(frame.pattern);
+  to[38] = to[39] = std::byte{0};
   std::memcpy(to + 40, frame.key.data(), frame.key.size());
 }
 // In an opening that is encoded already.
@@ -155,8 +161,9 @@ inline bool decode_cargo(ByteSpan from, CargoFrame& frame) {
   const auto flags = static_cast<std::uint8_t>(from[36]);
   frame.adopted = (flags & 1) != 0;
   frame.wants_token = (flags & 2) != 0;
+  frame.pattern = static_cast<Pattern>(from[37]);
   std::memcpy(frame.key.data(), from.data() + 40, frame.key.size());
-  return flags < 4;
+  return flags < 4 && frame.pattern <= kLastPattern;
 }
 inline const std::byte* decode(const std::byte* at, const std::byte* end, SliceFrame& frame) {
   const bool has_tag = *at == static_cast<std::byte>(FrameType::last_slice);

@@ -47,7 +47,8 @@ TEST(CargoDescription, ComesBackAsItWasWritten) {
                        .first_record = 17,
                        .record_bytes = 61'440,
                        .adopted = adopted,
-                       .wants_token = wants_token};
+                       .wants_token = wants_token,
+                       .pattern = adopted ? Pattern::put : kLastPattern};
       for (std::size_t i = 0; i < frame.key.size(); ++i) frame.key[i] = static_cast<std::byte>(i + 1);
       Bytes bytes(kCargoBytes);
       encode_cargo(frame, bytes.data());
@@ -60,12 +61,13 @@ TEST(CargoDescription, ComesBackAsItWasWritten) {
       EXPECT_EQ(again.record_bytes, frame.record_bytes);
       EXPECT_EQ(again.adopted, adopted);
       EXPECT_EQ(again.wants_token, wants_token);
+      EXPECT_EQ(again.pattern, frame.pattern);
       EXPECT_EQ(again.key, frame.key);
     }
   }
 }
 
-TEST(CargoDescription, IsNoneIfItIsCutShortOrHasFlagsThatNobodyKnows) {
+TEST(CargoDescription, IsNoneIfItIsCutShortOrHasFlagsOrAPatternThatNobodyKnows) {
   Bytes bytes(kCargoBytes);
   encode_cargo({.body_bytes = 1}, bytes.data());
   CargoFrame frame;
@@ -77,6 +79,14 @@ TEST(CargoDescription, IsNoneIfItIsCutShortOrHasFlagsThatNobodyKnows) {
     bytes[36] = static_cast<std::byte>(flags);
     EXPECT_FALSE(decode_cargo(bytes, frame)) << flags;
   }
+  bytes[36] = std::byte{0};
+  for (unsigned pattern = 0; pattern < 256; ++pattern) {
+    bytes[37] = static_cast<std::byte>(pattern);
+    EXPECT_EQ(decode_cargo(bytes, frame), pattern <= 6) << pattern;
+  }
+  bytes[37] = std::byte{0};
+  for (const std::size_t reserved : {38, 39}) bytes[reserved] = std::byte{255};
+  EXPECT_TRUE(decode_cargo(bytes, frame)) << "what is reserved is not looked at";
 }
 
 TEST(CargoDescription, CanBeToldLaterWhichRegionItHasAndWhetherItWantsAToken) {
