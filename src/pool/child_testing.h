@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
@@ -66,6 +67,8 @@ class Child {
     waitpid(child_, nullptr, 0);
   }
   Lines& lines() { return *lines_; }
+  // In the middle of whatever it does.
+  void kill() { ::kill(child_, SIGKILL); }
 
  private:
   pid_t child_;
