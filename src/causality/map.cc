@@ -13,7 +13,7 @@ constexpr std::uint64_t kIndexMask = (std::uint64_t{1} << kIndexBits) - 1;
 constexpr std::uint64_t kLastGeneration = (std::uint64_t{1} << (64 - kIndexBits)) - 1;
 
 // In the place of a list's first node.
-constexpr std::uint64_t kNobody = kIndexMask, kMet = kIndexMask - 1, kFailed = kIndexMask - 2;
+constexpr std::uint64_t kMet = kIndexMask - 1, kFailed = kIndexMask - 2;  // Map::kNobody is kIndexMask
 static_assert(Map::kMaxWaiting < kFailed && Map::kMaxTracked <= kIndexMask);
 
 constexpr std::uint32_t index_of(std::uint64_t word) { return static_cast<std::uint32_t>(word & kIndexMask); }
@@ -40,8 +40,9 @@ constexpr End recall(std::uint64_t history, std::uint64_t generation) {
 
 }  // namespace
 
-Map::Map(std::uint32_t max_tracked, std::uint32_t max_waiting)
-    : slots_(std::min(max_tracked, kMaxTracked)),
+Map::Map(std::uint32_t max_tracked, std::uint32_t max_waiting, std::uint32_t long_list)
+    : long_list_(long_list),
+      slots_(std::min(max_tracked, kMaxTracked)),
       nodes_(std::min(max_waiting, kMaxWaiting)),
       resting_(std::max(2u, std::bit_ceil(slots_.max))),
       free_nodes_(kNobody) {}
@@ -58,21 +59,34 @@ Map::~Map() {
   }
 }
 
-bool Map::make_slot(std::uint32_t& index) {
+// More of them, at rest. False: there are as many as there may be.
+bool Map::make_slots() {
   const std::lock_guard lock(growing_);
-  index = made_slots_.load(std::memory_order_relaxed);
-  if (index == slots_.max) return false;
+  const std::uint32_t first = made_slots_.load(std::memory_order_relaxed);
+  if (first == slots_.max) return false;
+  const std::uint32_t count = std::min(kSegment, slots_.max - first);
   // Release, both: who finds the segment finds its slots made.
-  if (index % kSegment == 0) slots_.segments[index / kSegment].store(new Slot[kSegment], std::memory_order_release);
-  made_slots_.store(index + 1, std::memory_order_release);
+  slots_.segments[first / kSegment].store(new Slot[kSegment], std::memory_order_release);
+  made_slots_.store(first + count, std::memory_order_release);
+  for (std::uint32_t i = 0; i < count; ++i) rest(first + i);
   return true;
+}
+
+// There are as many places as slots; but one may be on its way out just now.
+void Map::rest(std::uint32_t slot) {
+  while (!resting_.try_push(slot)) {
+  }
 }
 
 Token Map::begin() {
   std::uint32_t index = 0;
-  // Relaxed: when exactly slots are used again matters to nobody.
-  const bool is_young = made_slots_.load(std::memory_order_relaxed) < std::min(kRested, slots_.max);
-  if (!(is_young && make_slot(index)) && !resting_.try_pop(index) && !make_slot(index)) return 0;
+  // Relaxed: how many rest exactly matters to nobody.
+  const std::size_t made = made_slots_.load(std::memory_order_relaxed);
+  const std::size_t used = std::min(made, tracked_.load(std::memory_order_relaxed));
+  if (made - used < kResting && made < slots_.max) make_slots();
+  while (!resting_.try_pop(index)) {
+    if (!make_slots()) return 0;
+  }
   Slot& slot = slots_[index];
   // Ours alone.
   const std::uint64_t generation = generation_of(slot.responded.load(std::memory_order_relaxed)) + 1;
@@ -115,45 +129,56 @@ void Map::end(Token token, bool has_failed) {
   settle(list, has_failed);
   tracked_.fetch_sub(1, std::memory_order_relaxed);
   if (generation == kLastGeneration) return;  // retired: its tokens are used up
-  // There are as many places as slots; but one may be on its way out just now.
-  while (!resting_.try_push(index_of(token))) {
-  }
+  rest(index_of(token));
 }
 
 Registration Map::add(Waiter& waiter, const Condition& condition) {
   Slot* const slot = find(condition.token);
   if (slot == nullptr) return condition.or_failed ? Registration::met : Registration::forgotten;
-  std::atomic<std::uint64_t>& moment = condition.moment == Moment::sent ? slot->sent : slot->responded;
-  const std::uint64_t generation = generation_of(condition.token);
   std::uint32_t index = kNobody;
+  if (!take_node(index)) {
+    sweep(*slot, condition);
+    if (!take_node(index)) return Registration::full;
+  }
+  Node& node = nodes_[index];
+  node.waiter = &waiter;
+  node.or_failed = condition.or_failed;
+  waiter.hold();
+  waiting_.fetch_add(1, std::memory_order_relaxed);
+  std::uint32_t length = 0;
+  const Registration found = link(*slot, index, condition, &length);
+  if (found == Registration::waits) {
+    if (length >= long_list_ && std::has_single_bit(length)) [[unlikely]]
+      sweep(*slot, condition);
+    return found;
+  }
+  waiting_.fetch_sub(1, std::memory_order_relaxed);
+  waiter.release();
+  give_nodes(index, index);
+  return found;
+}
+
+Registration Map::link(Slot& slot, std::uint32_t index, const Condition& condition, std::uint32_t* length) {
+  std::atomic<std::uint64_t>& moment = moment_of(slot, condition);
+  const std::uint64_t generation = generation_of(condition.token);
+  Node& node = nodes_[index];
   // Acquire: with a newer generation, how the one before ended; with the moment, what led to it.
   std::uint64_t word = moment.load(std::memory_order_acquire);
-  Registration found = Registration::waits;
-  for (;;) {
-    if (generation_of(word) != generation) {
-      found = look_back(*slot, generation, condition);
-      break;
-    }
+  std::uint32_t ahead = 0;
+  do {
+    if (generation_of(word) != generation) return look_back(slot, generation, condition);
     if (has_come(word)) {
-      found = index_of(word) == kMet || condition.or_failed ? Registration::met : Registration::failed;
-      break;
+      return index_of(word) == kMet || condition.or_failed ? Registration::met : Registration::failed;
     }
-    if (index == kNobody && !take_node(index)) return Registration::full;
-    Node& node = nodes_[index];
-    node.waiter = &waiter;
-    node.or_failed = condition.or_failed;
     node.next.store(index_of(word), std::memory_order_relaxed);
-    waiter.hold();
+    // Of a list that somebody has taken meanwhile this is another's number; but then the exchange fails.
+    ahead = index_of(word) == kNobody ? 0 : nodes_[index_of(word)].length.load(std::memory_order_relaxed);
+    node.length.store(ahead + 1, std::memory_order_relaxed);
     // Release: who takes the list sees the node.
-    if (moment.compare_exchange_weak(word, word_of(generation, index), std::memory_order_release,
-                                     std::memory_order_acquire)) {
-      waiting_.fetch_add(1, std::memory_order_relaxed);
-      return Registration::waits;
-    }
-    waiter.release();
-  }
-  if (index != kNobody) give_nodes(index, index);
-  return found;
+  } while (!moment.compare_exchange_weak(word, word_of(generation, index), std::memory_order_release,
+                                         std::memory_order_acquire));
+  *length = ahead + 1;  // from here on the node is anybody's
+  return Registration::waits;
 }
 
 // The transfer is gone, and its slot serves another.
@@ -174,9 +199,20 @@ Registration Map::look_back(const Slot& slot, std::uint64_t generation, const Co
   }
 }
 
-// The list is ours alone.
+// Those who came first are at the end of a list, which is ours alone.
+std::uint32_t Map::reverse(std::uint32_t first) {
+  std::uint32_t reversed = kNobody;
+  while (first != kNobody) {
+    const std::uint32_t next = nodes_[first].next.load(std::memory_order_relaxed);
+    nodes_[first].next.store(reversed, std::memory_order_relaxed);
+    reversed = first;
+    first = next;
+  }
+  return reversed;
+}
+
 void Map::settle(std::uint64_t list, bool has_failed) {
-  const std::uint32_t first = index_of(list);
+  const std::uint32_t first = reverse(index_of(list));
   if (first == kNobody) return;
   std::uint32_t last = first;
   std::size_t count = 0;
@@ -189,6 +225,32 @@ void Map::settle(std::uint64_t list, bool has_failed) {
   }
   waiting_.fetch_sub(count, std::memory_order_relaxed);
   give_nodes(first, last);
+}
+
+// Takes the list, and puts those back who have not left. Whoever finds that the moment has come meanwhile is told here.
+void Map::sweep(Slot& slot, Condition condition) {
+  std::atomic<std::uint64_t>& moment = moment_of(slot, condition);
+  const std::uint64_t nobody = word_of(generation_of(condition.token), kNobody);
+  std::uint64_t list = moment.load(std::memory_order_relaxed);
+  do {
+    if (generation_of(list) != generation_of(condition.token) || has_come(list)) return;
+    // Acquire: sees the nodes.
+  } while (!moment.compare_exchange_weak(list, nobody, std::memory_order_acquire, std::memory_order_relaxed));
+  std::uint32_t next = kNobody, length = 0;
+  for (std::uint32_t index = reverse(index_of(list)); index != kNobody; index = next) {
+    Node& node = nodes_[index];
+    next = node.next.load(std::memory_order_relaxed);
+    condition.or_failed = node.or_failed;
+    Waiter* const waiter = node.waiter;
+    if (!waiter->has_left()) {
+      const Registration found = link(slot, index, condition, &length);
+      if (found == Registration::waits) continue;
+      found == Registration::met ? waiter->meet() : waiter->fail();
+    }
+    waiter->release();
+    waiting_.fetch_sub(1, std::memory_order_relaxed);
+    give_nodes(index, index);
+  }
 }
 
 bool Map::take_node(std::uint32_t& index) {

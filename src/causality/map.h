@@ -1,16 +1,18 @@
-// Map: which tracked transfers are how far, and who waits for them. Any thread, without locks.
+// Map: which tracked transfers are how far, and who waits for them. Any thread; a lock only where it grows, which it
+// does a segment at a time.
 //
 // A transfer that others come after has a slot until it ends, and a token: slot and generation. Per slot there are two
 // moments, `sent` and `responded`, each a word: the generation, and either the first of a list of waiters or how the
 // moment came. A waiter is put into the list by exchanging the word, so it waits for that very generation or finds that
-// the moment has come; who brings the moment takes the whole list. Since every word has its generation, and lists only
-// grow until they are taken, nothing can be mistaken for something older.
+// the moment has come; who brings the moment takes the whole list. Since every word has its generation, and single
+// waiters are never taken out of a list, nothing can be mistaken for something older.
 //
-// Slots are used again in the order in which they came free, and each remembers how its last generations ended: a token
-// tells the truth long after its transfer has gone.
+// Slots are used again in the order in which they came free, after a rest, and each remembers how its last generations
+// ended: a token tells the truth long after its transfer has gone.
+//
+// Waiters that have left stay in their list until it becomes long, or the moment comes.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -48,10 +50,13 @@ class Map {
  public:
   static constexpr std::uint32_t kMaxTracked = 1u << 18;
   static constexpr std::uint32_t kMaxWaiting = 1u << 20;
-  static constexpr std::uint32_t kRested = 4'096;   // slots that are made before one is used again
-  static constexpr std::uint64_t kRemembered = 22;  // ends of one slot
+  static constexpr std::uint32_t kResting = 4'096;   // slots that wait to be used again, while more can be made
+  static constexpr std::uint64_t kRemembered = 22;   // ends of one slot
+  static constexpr std::uint32_t kLongList = 1'024;  // is looked through for who has left; and at twice that, and so on
 
-  explicit Map(std::uint32_t max_tracked = kMaxTracked, std::uint32_t max_waiting = kMaxWaiting);
+  // `long_list` is for tests.
+  explicit Map(std::uint32_t max_tracked = kMaxTracked, std::uint32_t max_waiting = kMaxWaiting,
+               std::uint32_t long_list = kLongList);
   Map(const Map&) = delete;
   Map& operator=(const Map&) = delete;
   // Whoever still waits is let go of, untold.
@@ -62,7 +67,7 @@ class Map {
   void note_sent(Token token);  // at most once, before end()
   void end(Token token, bool has_failed);
 
-  // `waits`: takes a reference, and meets or fails the waiter later.
+  // `waits`: takes a reference, and meets or fails the waiter later, those first who came first.
   [[nodiscard]] Registration add(Waiter& waiter, const Condition& condition);
 
   // For tests and for who watches. Not exact while others are busy.
@@ -71,14 +76,16 @@ class Map {
 
  private:
   static constexpr std::uint32_t kSegment = 1'024;
+  static constexpr std::uint64_t kNobody = (1u << 24) - 1;  // in the place of a list's first node: it is empty
 
   struct Slot {
-    std::atomic<std::uint64_t> sent{0}, responded{0};
+    std::atomic<std::uint64_t> sent{kNobody}, responded{kNobody};  // of no generation yet
     std::atomic<std::uint64_t> history{0};  // 20 bits: of which generation it is; then two bits per end, newest first
   };
   struct Node {
     Waiter* waiter = nullptr;
     std::atomic<std::uint32_t> next{0};
+    std::atomic<std::uint32_t> length{0};  // of the list that begins here
     bool or_failed = false;
   };
   // Of T, made when they are first needed, and never moved.
@@ -95,14 +102,24 @@ class Map {
     const std::unique_ptr<std::atomic<T*>[]> segments;
   };
 
-  bool make_slot(std::uint32_t& index);
+  bool make_slots();
+  void rest(std::uint32_t slot);
   bool take_node(std::uint32_t& index);
   bool make_nodes();
   void give_nodes(std::uint32_t first, std::uint32_t last);
   Slot* find(Token token);
+  static std::atomic<std::uint64_t>& moment_of(Slot& slot, const Condition& condition) {
+    return condition.moment == Moment::sent ? slot.sent : slot.responded;
+  }
+  // Puts a node that has a waiter into the list of its condition, and says how long that is. Anything but `waits`: it
+  // is not there.
+  Registration link(Slot& slot, std::uint32_t index, const Condition& condition, std::uint32_t* length);
   Registration look_back(const Slot& slot, std::uint64_t generation, const Condition& condition) const;
+  std::uint32_t reverse(std::uint32_t first);
   void settle(std::uint64_t list, bool has_failed);
+  void sweep(Slot& slot, Condition condition);
 
+  const std::uint32_t long_list_;
   Table<Slot> slots_;
   Table<Node> nodes_;
   MpmcRing resting_;

@@ -19,7 +19,7 @@ using testing::Listener;
 
 TEST(MapRace, EveryWaiterIsToldOnceWhoeverEndsWhatItWaitsFor) {
   constexpr int kThreads = 4, kRounds = 4'000, kShared = 16;
-  Map map(256, 1'024);
+  Map map(256, 1'024, 4);
   // Tokens that all threads wait for; each is replaced by the thread that ends it.
   std::atomic<Token> shared[kShared];
   for (auto& token : shared) token = map.begin();
@@ -53,6 +53,7 @@ TEST(MapRace, EveryWaiterIsToldOnceWhoeverEndsWhatItWaitsFor) {
           }
         }
         ++asked;
+        if (random.below(4) == 0 && listener->leave()) listener->leave_told();
         mine.push_back(std::move(listener));
         // Take one out, so that nobody else ends it, and put another in its place.
         if (const Token token = shared[random.below(kShared)].exchange(0); token != 0) {

@@ -115,15 +115,76 @@ TEST(Map, SaysWhenItHasForgotten) {
   EXPECT_EQ(map.add(waiter, responded(12345)), Registration::forgotten) << "there is no such slot";
 }
 
-TEST(Map, UsesSlotsAgainInTheOrderInWhichTheyCameFree) {
+// However many are under way meanwhile.
+TEST(Map, KnowsHowTransfersEndedForTensOfThousandsOfOthers) {
+  for (const std::uint32_t under_way : {0u, 4'095u, 10'000u}) {
+    Map map;
+    for (std::uint32_t i = 0; i < under_way; ++i) ASSERT_NE(map.begin(), 0u);
+    const Token bad = map.begin();
+    map.end(bad, true);
+    Listener waiter(1);
+    for (std::uint32_t i = 0; i < Map::kResting * 20; ++i) {
+      map.end(map.begin(), false);
+      if (i % 64 != 0) continue;
+      ASSERT_EQ(map.add(waiter, responded(bad)), Registration::failed) << i << " others, " << under_way << " under way";
+    }
+  }
+}
+
+TEST(Map, TellsThoseFirstWhoCameFirst) {
+  struct InOrder final : Waiter {
+    InOrder(int number_, std::vector<int>& order_) : Waiter(1), number(number_), order(order_) {
+      static_cast<void>(arrive());
+    }
+    void tell(Answer) override { order.push_back(number); }
+    void destroy() override { delete this; }
+    int number;
+    std::vector<int>& order;
+  };
+  std::vector<int> order, expected;
   Map map;
-  std::vector<Token> tokens;
-  for (std::uint32_t i = 0; i < Map::kRested; ++i) tokens.push_back(map.begin());
-  for (const Token token : tokens) map.end(token, true);
-  Listener waiter(1);
-  // Whoever ended last is known for as many others as there are slots, and more.
-  for (std::uint32_t i = 0; i < Map::kRested * 4; ++i) map.end(map.begin(), false);
-  for (const Token token : tokens) ASSERT_EQ(map.add(waiter, responded(token)), Registration::failed);
+  const Token token = map.begin();
+  // More than are looked through for those who have left, which keeps the order.
+  for (int i = 0; i < 5'000; ++i) {
+    auto* const waiter = new InOrder(i, order);
+    ASSERT_EQ(map.add(*waiter, responded(token)), Registration::waits);
+    if (i % 3 == 0) {
+      EXPECT_TRUE(waiter->leave());
+    } else {
+      expected.push_back(i);
+    }
+    waiter->release();
+  }
+  map.end(token, false);
+  EXPECT_EQ(order, expected);
+}
+
+TEST(Map, ThoseWhoHaveLeftAreForgottenLongBeforeTheMomentComes) {
+  struct Counted final : Waiter {
+    explicit Counted(int& alive_) : Waiter(1), alive(alive_) {
+      static_cast<void>(arrive());
+      ++alive;
+    }
+    void tell(Answer) override { ADD_FAILURE() << "it has left"; }
+    void destroy() override {
+      --alive;
+      delete this;
+    }
+    int& alive;
+  };
+  int alive = 0;
+  Map map(4, 4'096);
+  const Token token = map.begin();
+  for (int i = 0; i < 100'000; ++i) {
+    auto* const waiter = new Counted(alive);
+    ASSERT_EQ(map.add(*waiter, i % 2 == 0 ? sent(token) : responded(token)), Registration::waits) << i;
+    ASSERT_TRUE(waiter->leave());
+    waiter->release();
+    ASSERT_LE(alive, static_cast<int>(2 * Map::kLongList));
+  }
+  map.end(token, true);
+  EXPECT_EQ(alive, 0);
+  EXPECT_EQ(map.waiting(), 0u);
 }
 
 TEST(Map, SaysWhenAsManyWaitAsCan) {

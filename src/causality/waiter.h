@@ -1,8 +1,8 @@
 // Waiter: something that comes after others, and how many of these it still waits for.
 //
 // One word decides, so that conditions may be met and fail on any threads: how many are unmet, whether one failed, and
-// whether the waiter is still on its way to where it waits. It is told once, by whoever met the last condition or by
-// the first failure, and not before it has arrived: who arrives is answered there and then instead.
+// whether the waiter is still on its way to where it waits, or has left. It is told once, by whoever met the last
+// condition or by the first failure, and not before it has arrived: who arrives is answered there and then instead.
 #pragma once
 
 #include <atomic>
@@ -23,14 +23,21 @@ class Waiter {
   void meet() {
     // Acquire-release: whoever goes on has seen all that was met.
     const std::uint32_t before = word_.fetch_sub(1, std::memory_order_acq_rel);
-    if (before == 1) tell(Answer::go);  // neither failed nor on its way
+    if (before == 1) tell(Answer::go);  // the last one, of a waiter that is there and has not failed
   }
   void fail() {
     const std::uint32_t before = word_.fetch_or(kFailed, std::memory_order_acq_rel);
-    if ((before & (kFailed | kTravels)) == 0) tell(Answer::fail);
+    if ((before & (kFailed | kTravels | kLeft)) == 0) tell(Answer::fail);
   }
   // Once, where it waits. `wait`: tell() follows.
   [[nodiscard]] Answer arrive() { return judge(word_.fetch_and(~kTravels, std::memory_order_acq_rel)); }
+  // It waits no longer. True: it was not told, and never will be.
+  bool leave() {
+    const std::uint32_t before = word_.fetch_or(kLeft, std::memory_order_acq_rel);
+    return (before & kTravels) != 0 || judge(before) == Answer::wait;
+  }
+  // Relaxed: who has left stays so.
+  bool has_left() const { return (word_.load(std::memory_order_relaxed) & kLeft) != 0; }
   // So far.
   Answer look() const { return judge(word_.load(std::memory_order_acquire)); }
 
@@ -44,11 +51,11 @@ class Waiter {
   ~Waiter() = default;
 
  private:
-  static constexpr std::uint32_t kFailed = 1u << 31, kTravels = 1u << 30;
+  static constexpr std::uint32_t kFailed = 1u << 31, kTravels = 1u << 30, kLeft = 1u << 29;
 
   static Answer judge(std::uint32_t word) {
     if ((word & kFailed) != 0) return Answer::fail;
-    return (word & ~kTravels) == 0 ? Answer::go : Answer::wait;
+    return (word & ~(kTravels | kLeft)) == 0 ? Answer::go : Answer::wait;
   }
   // At most once; from any thread.
   virtual void tell(Answer answer) = 0;

@@ -68,6 +68,28 @@ TEST_F(WaiterTest, IsAnsweredAtItsArrivalIfOneFailedOnTheWay) {
   waiter->release();
 }
 
+TEST_F(WaiterTest, WhoHasLeftIsToldNothing) {
+  Told* waiter = make(2);
+  EXPECT_EQ(waiter->arrive(), Answer::wait);
+  EXPECT_FALSE(waiter->has_left());
+  EXPECT_TRUE(waiter->leave());
+  EXPECT_TRUE(waiter->has_left());
+  waiter->meet();
+  waiter->meet();
+  waiter->fail();
+  EXPECT_TRUE(answers.empty());
+  waiter->release();
+  Told* traveller = make(1);
+  traveller->meet();
+  EXPECT_TRUE(traveller->leave()) << "it never arrived";
+  traveller->release();
+  Told* told = make(1);
+  EXPECT_EQ(told->arrive(), Answer::wait);
+  told->meet();
+  EXPECT_FALSE(told->leave()) << "it was told before";
+  told->release();
+}
+
 TEST_F(WaiterTest, GoesWithItsLastReference) {
   Told* waiter = make(1);
   waiter->hold();

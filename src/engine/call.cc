@@ -53,6 +53,10 @@ bool Core::shed_for(const OutgoingCall& call, Instant now) {
     if (level > (victim != nullptr ? victim->priority : call.priority)) victim = peer->queue[0].last_of(level);
   };
   for (const std::uint32_t index : last_given) look(peers.at(index));
+  if (const unsigned levels = held.occupied_levels(); levels != 0) {
+    OutgoingCall* const last = held.last_of(static_cast<unsigned>(std::bit_width(levels)) - 1);
+    if (last->depth == 0 && last->priority > (victim != nullptr ? victim->priority : call.priority)) victim = last;
+  }
   const auto count = static_cast<std::uint32_t>(peers.live());
   for (std::uint32_t i = 0; i < std::min(count, kShedLooks); ++i) look(peers.at(next_shed_look++ % count));
   if (victim == nullptr) return false;
@@ -193,6 +197,8 @@ Core::Verdict Core::on_reply(Path& path, const wire::ReplyFrame& frame, detail::
     done.size -= 2;
     done.header_bytes = 0;
     events.emit(event::TransferFailed{{}, path.id, part.id.packed(), done.code, done.may_have_run});
+    // Who answers has the request, whether or not its acknowledgement came; of a large one, if its handler saw it.
+    if (call->tells_sent && (done.may_have_run || (!call->is_large && !call->is_patient))) on_sent(*call);
   } else {
     ++events.counters.calls_completed;
   }

@@ -21,6 +21,7 @@ void Core::on_request_acked(Path& path, const SentFrame& frame) {
   if (frame.slot >= path.calls.size()) return;
   OutgoingCall* const call = path.calls[frame.slot];
   if (call == nullptr || call->generation != frame.generation || !call->tells_sent || call->is_large) return;
+  if (call->is_patient) return;  // the peer may have it and say that it should come again: only the reply tells
   if (frame.length < call->bytes) {
     transfer::ByteRanges& acked = partly_acked[call];
     // In more pieces than can be counted: its completion will tell.

@@ -117,6 +117,62 @@ TEST_F(Hold, HeldCallsCountAmongThoseThatWait) {
   small.run_until([&] { return calls[1].completions == 1; });
 }
 
+TEST_F(Hold, TheLeastUrgentOfThemIsRefusedForAMoreUrgentCall) {
+  EngineConfig config = client_config();
+  config.limits.queued_calls = 2;
+  Pair small(config);
+  small.serve_large_echo();
+  TestCall held[2], urgent;
+  for (TestCall& call : held) {
+    call.is_held = true;
+    call.priority = 7;
+    small.call(call, "echo", "x");
+  }
+  urgent.priority = 0;
+  small.call(urgent, "echo", "now");
+  EXPECT_TRUE(small.run_until([&] { return urgent.completions == 1; }));
+  EXPECT_EQ(urgent.reply, "now");
+  EXPECT_EQ(held[1].code, Code::overloaded);
+  EXPECT_EQ(held[0].completions, 0);
+  small.client().close(small.now);
+  small.run_until([&] { return held[0].completions == 1; });
+}
+
+// Also if the acknowledgement is lost and only the answer comes.
+TEST_F(Hold, TellsOfARequestThatIsAnsweredWithAnErrorWhateverIsLost) {
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+    Pair lossy(client_config(), testing::test_config(true, 2222), seed);
+    lossy.serve("fail", [](Engine& engine, transfer::IncomingTransfer& request, Instant at) {
+      engine.fail(request, Code::application, "no", at);
+    });
+    TestCall hello;
+    lossy.call(hello, "fail", "x");
+    ASSERT_TRUE(lossy.run_until([&] { return hello.completions == 1; }));
+    lossy.loss = 0.3;
+    TestCall call;
+    call.tells_sent = true;
+    lossy.call(call, "fail", "x", {}, 60s);
+    ASSERT_TRUE(lossy.run_until([&] { return call.completions == 1; }));
+    EXPECT_EQ(call.code, Code::application);
+    EXPECT_EQ(times_told(call), 1) << "with seed " << seed;
+    told.clear();
+  }
+}
+
+TEST_F(Hold, ARequestThatIsToComeAgainIsNotThereYet) {
+  TestCall call;
+  call.tells_sent = true;
+  call.is_patient = true;
+  pair.call(call, "soon", "x", {}, 60s);
+  pair.run_for(100ms);
+  EXPECT_TRUE(told.empty()) << "nobody serves it yet";
+  pair.serve("soon", [](Engine& engine, transfer::IncomingTransfer& request, Instant at) {
+    engine.reply(request, {}, {}, at);
+  });
+  EXPECT_TRUE(pair.run_until([&] { return call.completions == 1; }));
+  EXPECT_FALSE(call.failed);
+}
+
 TEST_F(Hold, TellsOnceThatThePeerHasARequestWhoseReplyDoesNotCome) {
   TestCall call, silent;
   call.tells_sent = true;

@@ -230,7 +230,7 @@ void Core::on_transfer_ack(Path& path, const wire::SideFrame& frame) {
   if (writer == nullptr) return;
   if (!writer->is_reply()) {
     // Unless it refuses what it has not seen.
-    if (writer->call->tells_sent && writer->was_written) [[unlikely]]
+    if (writer->call->tells_sent && writer->was_written && !writer->call->is_patient) [[unlikely]]
       on_sent(*writer->call);
     drop_cargo(writer->call->block);
     release_writer(path, *writer);

@@ -227,6 +227,62 @@ TEST_P(After, OnePayloadGoesInCallsWithPrioritiesDeadlinesAndDependenciesOfTheir
   EXPECT_EQ(second.notes(), (std::vector<std::string>{"patient", "everywhere"}));
 }
 
+TEST_P(After, ThoseWhoWaitForTheSameGoInTheOrderInWhichTheyWereMade) {
+  Call prepare = a.unary("hang", "x", {.header = "prepare", .tracked = true});
+  std::vector<Call> calls;
+  std::vector<std::string> names;
+  for (int i = 0; i < 50; ++i) {
+    names.push_back(std::to_string(i));
+    calls.push_back(b.unary("do", "y", {.header = names.back(), .after = {prepare.responded()}}));
+  }
+  until([&] { return first.has("prepare"); });
+  first.let_go();
+  for (Call& call : calls) EXPECT_TRUE(call.get());
+  EXPECT_EQ(second.notes(), names);
+  EXPECT_TRUE(prepare.get());
+}
+
+// Those who wait in vain again and again do not add up, and their pool can go while what they waited for goes on.
+TEST_P(After, WhatHasEndedIsNotKeptByWhatItWaitedFor) {
+  Call prepare = a.unary("hang", "x", {.deadline = 60s, .header = "prepare", .tracked = true});
+  until([&] { return first.has("prepare"); });
+  struct Watch : Subscriber {
+    std::shared_ptr<int> mark = std::make_shared<int>(0);
+  };
+  std::weak_ptr<int> seen;
+  std::jthread([&] {  // a thread remembers pools that it called until it ends
+    auto watch = std::make_shared<Watch>();
+    seen = watch->mark;
+    Config config = client_config(GetParam());
+    config.subscriber = std::move(watch);
+    const Pool other = open(std::move(config));
+    const Peer peer = other.peer(second.pool.listen_address());
+    for (int i = 0; i < 3'000; ++i) {
+      if (i % 100 != 0) {
+        peer.unary("do", "y", {.after = {prepare.responded()}}).cancel();
+        continue;
+      }
+      const Result<Reply> late = peer.unary("do", "y", {.deadline = 1ms, .after = {prepare.responded()}}).get();
+      EXPECT_EQ(late.error().code(), Code::timeout);
+    }
+  })
+      .join();
+  EXPECT_TRUE(seen.expired()) << "the pool is gone, with everything of it";
+  EXPECT_LE(pool::tracked_calls().waiting(), 2 * causality::Map::kLongList);
+  first.let_go();
+  EXPECT_TRUE(prepare.get());
+}
+
+TEST_P(After, OneThatIsTriedAgainIsSentWhenItIsAnswered) {
+  Call prepare = a.unary("soon", "x", {.header = "prepare", .wait_for_ready = true, .tracked = true});
+  Call audit = b.unary("do", "y", {.header = "audit", .after = {prepare.sent()}});
+  settle();
+  EXPECT_FALSE(second.has("audit")) << "nobody serves the first one yet";
+  EXPECT_TRUE(first.pool.serve_inline("soon", [](InlineRequest& request) { request.reply("now"); }));
+  EXPECT_EQ(text_of(audit.get()), "y");
+  EXPECT_EQ(text_of(prepare.get()), "now");
+}
+
 TEST_P(After, ThoseWhoWaitEndWithTheirPool) {
   Call prepare = a.unary("hang", "x", {.header = "prepare", .tracked = true});
   Pool other = open(client_config(GetParam()));

@@ -223,31 +223,29 @@ void resume_waiter(CallRecord* record) {
   }
 }
 
-CallRecord* refuse_call(CallRecord* record, CallRecord* refused) noexcept {
+void refuse_call(CallRecord* record, Refused& refused) noexcept {
   record->drop_bytes();
-  if (record->is_dropped) {
-    release_dropped(record);
-    return refused;
-  }
-  if (record->has_ties) untie(*record, true);
+  if (record->has_ties) refused.ties.push_back(take_ties(*record));
+  if (record->is_dropped) return release(record);
   store_result(record, {.failed = true, .code = Code::closed, .sentence = "the pool is closed"});
   // Acquire-release: as in complete_for_lane().
-  if (record->stage.exchange(CallStage::done, std::memory_order_acq_rel) != CallStage::claimed) return refused;
-  return hand_over_refused(record, refused);
+  if (record->stage.exchange(CallStage::done, std::memory_order_acq_rel) != CallStage::claimed) return;
+  hand_over_refused(record, refused);
 }
 
-CallRecord* hand_over_refused(CallRecord* record, CallRecord* refused) noexcept {
+void hand_over_refused(CallRecord* record, Refused& refused) noexcept {
   if (record->waiter_kind == WaiterKind::continuation) {
-    record->link = refused;
-    return record;
+    record->link = std::exchange(refused.records, record);
+    return;
   }
   record->waiter.lane->deliver(record, record);
-  return refused;
 }
 
-void run_refused(CallRecord* refused) noexcept {
-  while (refused != nullptr) {
-    CallRecord* record = std::exchange(refused, refused->link);
+void finish_refused(Refused& refused) noexcept {
+  for (const Ties& ties : refused.ties) end(ties, true);
+  refused.ties.clear();
+  while (refused.records != nullptr) {
+    CallRecord* record = std::exchange(refused.records, refused.records->link);
     run_continuation(record, take_stored(record));
   }
 }

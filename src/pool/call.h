@@ -1,18 +1,25 @@
 // What happens to call records between their submission and their end.
 #pragma once
 
+#include <vector>
+
 #include "base/time.h"
 #include "engine/engine.h"
 #include "pool/call_record.h"
+#include "pool/ties.h"
 
 namespace weir::pool {
 
-// Completes a record that never reached the engine, because the pool is closed. Runs nothing of the application's: if
-// a continuation waits for it, the record is put in front of `refused`, for run_refused().
-CallRecord* refuse_call(CallRecord* record, CallRecord* refused) noexcept;
+// What is left to do for calls that were refused, once no lock is held: it may run anything of the application's.
+struct Refused {
+  CallRecord* records = nullptr;  // whose continuations wait
+  std::vector<Ties> ties;         // whom to tell that they failed
+};
+// Completes a record that never reached the engine, because the pool is closed.
+void refuse_call(CallRecord* record, Refused& refused) noexcept;
 // The same for a record that is done and claimed.
-CallRecord* hand_over_refused(CallRecord* record, CallRecord* refused) noexcept;
-void run_refused(CallRecord* refused) noexcept;
+void hand_over_refused(CallRecord* record, Refused& refused) noexcept;
+void finish_refused(Refused& refused) noexcept;
 // Gives up a record that is done.
 void drop_result(CallRecord* record) noexcept;
 // Gives a record that is done and claimed to its waiter.

@@ -100,14 +100,14 @@ void Gate::ring(Port* port) noexcept {
     return;
   // What runs below may drop the last handle of everything else that holds this gate.
   const std::shared_ptr<Gate> self = shared_from_this();
-  CallRecord* refused = nullptr;
+  Refused refused;
   {
     std::lock_guard lock(mutex_);
     if (!worker_has_gone_) return;  // it refuses what it finds when it goes
-    if (port != nullptr) refused = refuse(*port, refused);
-    refused = refuse_wishes_and_answers(refused);
+    if (port != nullptr) refuse(*port, refused);
+    refuse_wishes_and_answers(refused);
   }
-  run_refused(refused);
+  finish_refused(refused);
 }
 
 void Gate::wish(CallRecord* record, std::uint8_t bit) noexcept {
@@ -133,7 +133,14 @@ void Gate::go_on(Waiting* waiting) noexcept {
 
 Waiting* Gate::take_waiting() noexcept {
   if (waiting_.load(std::memory_order_relaxed) == nullptr) return nullptr;
-  return waiting_.exchange(nullptr, std::memory_order_acquire);
+  Waiting* newest = waiting_.exchange(nullptr, std::memory_order_acquire);
+  // A stack: those first who were told first.
+  Waiting* oldest = nullptr;
+  while (newest != nullptr) {
+    Waiting* const next = std::exchange(newest->link, oldest);
+    oldest = std::exchange(newest, next);
+  }
+  return oldest;
 }
 
 CallRecord* Gate::take_wishes() noexcept {
@@ -156,28 +163,27 @@ void Gate::close() {
   std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the one in ring()
   const std::shared_ptr<Gate> self = shared_from_this();
   std::vector<std::shared_ptr<Port>> ports;
-  CallRecord* refused = nullptr;
+  Refused refused;
   {
     std::lock_guard lock(mutex_);
     worker_has_gone_ = true;
     post = nullptr;
-    for (auto& port : ports_) refused = refuse(*port, refused);
-    refused = refuse_wishes_and_answers(refused);
+    for (auto& port : ports_) refuse(*port, refused);
+    refuse_wishes_and_answers(refused);
     // Ports hold on to the gate through their records; without this, both would stay for ever.
     ports.swap(ports_);
   }
-  run_refused(refused);
+  finish_refused(refused);
 }
 
-CallRecord* Gate::refuse(Port& port, CallRecord* refused) noexcept {
+void Gate::refuse(Port& port, Refused& refused) noexcept {
   for (std::size_t priority = 0; priority < Port::kPriorities; ++priority) {
-    while (port.pop(priority, 64, [&](CallRecord* record) { refused = refuse_call(record, refused); }) != 0) {
+    while (port.pop(priority, 64, [&](CallRecord* record) { refuse_call(record, refused); }) != 0) {
     }
   }
-  return refused;
 }
 
-CallRecord* Gate::refuse_wishes_and_answers(CallRecord* refused) noexcept {
+void Gate::refuse_wishes_and_answers(Refused& refused) noexcept {
   for (CallRecord* record = take_wishes(); record != nullptr;) {
     CallRecord* next = record->link;
     const std::uint8_t wishes = record->wishes.exchange(0, std::memory_order_acq_rel);
@@ -187,12 +193,12 @@ CallRecord* Gate::refuse_wishes_and_answers(CallRecord* refused) noexcept {
         drop_result(record);
       } else {
         record->is_dropped = true;
-        if (wishes & CallRecord::kSubmit) refused = refuse_call(record, refused);
+        if (wishes & CallRecord::kSubmit) refuse_call(record, refused);
       }
     } else if (wishes & CallRecord::kSubmit) {
-      refused = refuse_call(record, refused);
+      refuse_call(record, refused);
     } else if (wishes & CallRecord::kClaim) {
-      refused = hand_over_refused(record, refused);
+      hand_over_refused(record, refused);
     }
     record = next;
   }
@@ -204,7 +210,6 @@ CallRecord* Gate::refuse_wishes_and_answers(CallRecord* refused) noexcept {
   for (Waiting* waiting = take_waiting(); waiting != nullptr;) {
     std::exchange(waiting, waiting->link)->release();  // their calls are over
   }
-  return refused;
 }
 
 }  // namespace weir::pool

@@ -31,6 +31,7 @@ namespace weir::pool {
 using detail::IncomingRecord;
 class Post;
 class Waiting;
+struct Refused;
 
 // One thread's way through one gate: a ring per priority, made on first use, and the records of its calls. The thread
 // pushes, the worker pops. When the thread has ended, another one may take the port over.
@@ -134,10 +135,9 @@ class Gate : public std::enable_shared_from_this<Gate> {
   std::atomic<bool> is_draining{false};  // no new calls, except from handlers that still run
 
  private:
-  // Under the mutex. Return the records whose continuations are to be run with `closed`, once the mutex is free: they
-  // may do anything, also come back here.
-  CallRecord* refuse(Port& port, CallRecord* refused) noexcept;
-  CallRecord* refuse_wishes_and_answers(CallRecord* refused) noexcept;
+  // Under the mutex. What is left to do once it is free may be anything, also come back here.
+  void refuse(Port& port, Refused& refused) noexcept;
+  void refuse_wishes_and_answers(Refused& refused) noexcept;
 
   const std::uint64_t id_;
   const std::shared_ptr<worker::Worker> worker_;

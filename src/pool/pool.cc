@@ -10,6 +10,7 @@
 #include "buffer/seal.h"
 #include "engine/config.h"
 #include "pool/bulk_client.h"
+#include "pool/call_result.h"
 #include "pool/method_names.h"
 #include "pool/pool_state.h"
 #include "pool/sealing.h"
@@ -118,6 +119,13 @@ inline Call send(const Way& way, Gate& gate) {
   return call;
 }
 
+// Its ties are impossible, or it failed with those that it was to come after.
+[[gnu::cold, gnu::noinline]] Call cannot_wait(const detail::PeerState& peer, CallRecord* record, Error failure) {
+  Call call(pool::with_names(record, *peer.shown, std::move(failure), true));
+  CallRecord::Pool::release(record);
+  return call;
+}
+
 // Takes over what was lent of `body`.
 Call submit_payload(detail::PeerState& peer, std::uint64_t method, buffer::Sealed* body,
                     const transfer::CargoRange& range, Pattern pattern, const CallOptions& options) {
@@ -131,8 +139,7 @@ Call submit_payload(detail::PeerState& peer, std::uint64_t method, buffer::Seale
   if (pool::has_ties(options)) {
     if (const std::optional<Error> failure = pool::tie(*way.record, peer.gate, options)) {
       buffer::give_back(body, transfer::pieces_of(*body, range));
-      CallRecord::Pool::release(way.record);
-      return Call(*failure);
+      return cannot_wait(peer, way.record, *failure);
     }
   }
   way.record->connect_only = false;
@@ -174,8 +181,7 @@ Call submit(const std::shared_ptr<detail::PeerState>& state, std::uint64_t metho
   std::size_t room = CallRecord::kInlineBytes;
   if (pool::has_ties(options)) [[unlikely]] {
     if (const std::optional<Error> failure = pool::tie(*record, peer.gate, options)) {
-      CallRecord::Pool::release(record);
-      return Call(*failure);
+      return cannot_wait(peer, record, *failure);
     }
     room = pool::Ties::kInlineBytes;
   }

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "causality/map.h"
 #include "engine/footprint.h"
 #include "handshake/caller_names.h"
 #include "link/receive_buffer.h"
@@ -149,6 +150,8 @@ std::string PoolState::limits() const {
   page.heading("in force at each worker, also after what the kernel gave");
   if (!posts_.empty()) page.lines(posts_.front()->limits_text());
   page.line("socket buffers", clamped_buffers_.empty() ? in_bytes(config_.socket_buffer_bytes) : clamped_buffers_);
+  page.count("tracked calls, all pools of this process", causality::Map::kMaxTracked, "calls");
+  page.count("what calls come after, all pools of this process", causality::Map::kMaxWaiting, "dependencies");
   page.heading("memory that this comes to, at most");
   if (handshaker_) page.bytes("most bytes of credentials and handshakes", of_handshakes);
   page.bytes("most bytes of messages that all peers together can make one worker hold", of_messages * posts_per_worker);

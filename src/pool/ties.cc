@@ -65,7 +65,7 @@ Result<Waiting*> wait_for(const std::shared_ptr<Gate>& gate, std::span<const Dep
     if (so_far == Answer::wait) return waiting;
     found = so_far == Answer::go ? Registration::met : Registration::failed;
   }
-  waiting->release();  // it has not arrived, so nobody tells it anything
+  waiting->end();
   if (found != Registration::met) return std::unexpected(error_of(found));
   return nullptr;
 }
@@ -81,13 +81,21 @@ causality::Map& tracked_calls() {
 Waiting::Waiting(std::shared_ptr<Gate> gate, std::uint32_t conditions) : Waiter(conditions), gate_(std::move(gate)) {}
 
 void Waiting::tell(Answer) {
-  if (gate_->is_closed()) return;  // so its call is over, or about to be; and who closes it may hold its lock
+  // Ours: once the worker has heard, it may let go of it.
+  const std::shared_ptr<Gate> gate = gate_;
+  if (gate->is_closed()) return;  // so its call is over, or about to be
   hold();
-  if (gate_->is_mine() && gate_->post != nullptr) {
-    gate_->post->go_on(this);
+  if (gate->is_mine() && gate->post != nullptr) {
+    gate->post->go_on(this);
   } else {
-    gate_->go_on(this);
+    gate->go_on(this);
   }
+}
+
+void Waiting::end() {
+  record = nullptr;
+  if (leave()) forget_gate();
+  release();
 }
 
 std::optional<Error> tie(CallRecord& record, const std::shared_ptr<Gate>& gate, const CallOptions& options) {
@@ -100,7 +108,7 @@ std::optional<Error> tie(CallRecord& record, const std::shared_ptr<Gate>& gate, 
   if (options.tracked) {
     ties.token = tracked_calls().begin();
     if (ties.token == 0) {
-      if (ties.waiting != nullptr) ties.waiting->release();
+      if (ties.waiting != nullptr) ties.waiting->end();
       return Error(Code::overloaded, "too many calls of this process are tracked");
     }
   }
@@ -135,17 +143,21 @@ void go_on(Waiting* waiting, engine::Engine& engine, Instant now) {
       engine.release(*record, now);
     }
   }
+  waiting->forget_gate();
   waiting->release();
 }
 
-void untie(CallRecord& record, bool has_failed) noexcept {
+Ties take_ties(CallRecord& record) noexcept {
   const Ties ties = Ties::of(record);
   record.has_ties = false;
-  if (ties.waiting != nullptr) {
-    ties.waiting->record = nullptr;
-    ties.waiting->release();
-  }
+  return ties;
+}
+
+void end(const Ties& ties, bool has_failed) noexcept {
+  if (ties.waiting != nullptr) ties.waiting->end();
   if (ties.token != 0) tracked_calls().end(ties.token, has_failed);
 }
+
+void untie(CallRecord& record, bool has_failed) noexcept { end(take_ties(record), has_failed); }
 
 }  // namespace weir::pool

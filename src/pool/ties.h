@@ -27,6 +27,11 @@ class Waiting final : public causality::Waiter {
  public:
   Waiting(std::shared_ptr<Gate> gate, std::uint32_t conditions);
 
+  // The call has ended. On the worker, or on whatever thread refuses it.
+  void end();
+  // On the worker, once it was told: what it waited for may go on for long, and need not keep the gate.
+  void forget_gate() { gate_.reset(); }
+
   CallRecord* record = nullptr;  // the worker's: from its arrival to its end
   Waiting* link = nullptr;       // at the gate
 
@@ -35,7 +40,7 @@ class Waiting final : public causality::Waiter {
   void tell(causality::Answer answer) override;
   void destroy() override { delete this; }
 
-  const std::shared_ptr<Gate> gate_;
+  std::shared_ptr<Gate> gate_;  // unchanged until it was told, or has left
 };
 
 // At the end of OutgoingCall::inline_bytes, of calls with ties; so these have less room for a payload there.
@@ -64,8 +69,11 @@ void arrive(CallRecord& record, engine::Engine& engine, Instant now);
 // What it waited for has come. Takes over one reference.
 void go_on(Waiting* waiting, engine::Engine& engine, Instant now);
 
-// The call ends; whoever comes after it is told. On the worker, or on whatever thread refuses it.
+// The call ends; whoever comes after it is told. On the worker.
 void untie(CallRecord& record, bool has_failed) noexcept;
+// The same in two steps, for whoever refuses it with a lock held: the second one without.
+Ties take_ties(CallRecord& record) noexcept;
+void end(const Ties& ties, bool has_failed) noexcept;
 
 // All tracked calls of the process: what is waited for may be another pool's.
 causality::Map& tracked_calls();
