@@ -63,8 +63,14 @@ class LargeThread : public ::testing::Test {
       workers_thread = std::this_thread::get_id();
       request.reply(std::to_string(request.body().size()));
     }));
-    EXPECT_TRUE(server->serve("give", [this](Request) { return Reply{payload}; }));
-    EXPECT_TRUE(server->serve("give adopted", [this](Request) { return Reply{adopted}; }));
+    EXPECT_TRUE(server->serve("give", [this](Request) {
+      await([this] { return may_give.load(); });
+      return Reply{payload};
+    }));
+    EXPECT_TRUE(server->serve("give adopted", [this](Request) {
+      await([this] { return may_give.load(); });
+      return Reply{adopted};
+    }));
     EXPECT_TRUE(server->serve("give a copy", [=, this](Request) {
       note();
       return Reply{as_bytes(text)};
@@ -88,6 +94,7 @@ class LargeThread : public ::testing::Test {
 
   const std::string text = pattern(2 * kMiB);
   Payload payload, adopted;
+  std::atomic<bool> may_give{true};
   Done the_workers, handlers;  // read by whoever has the answer
   std::thread::id workers_thread, handlers_thread;
   Workers workers = Workers::open({.threads = 1}).value();
@@ -157,11 +164,13 @@ TEST_F(LargeThread, TheExecutorOpensForContinuations) {
     const std::uint64_t opened = buffer::work.opened_bytes;
     std::atomic<bool> is_done = false;
     std::thread::id thread;
+    may_give = false;  // before the continuation is there: whoever attaches one to a call that is over runs it
     to->unary(method, "").then([&](Result<Reply> reply) {
       EXPECT_TRUE(reply && is_same(reply->text(), text));
       thread = std::this_thread::get_id();
       is_done = true;
     });
+    may_give = true;
     await([&] { return is_done.load(); });
     EXPECT_EQ(mine.done().opened_bytes + mine.done().bindings, 0u);
     EXPECT_EQ(buffer::work.opened_bytes - opened, method == std::string_view("give") ? text.size() : 0u);
