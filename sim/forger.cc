@@ -15,7 +15,7 @@ std::vector<engine::Path*> Forger::paths_to(const Host& victim) {
   std::vector<engine::Path*> found;
   const Address& address = world_.network.address_of(victim.id());
   core().paths.for_each([&](engine::Path& path) {
-    if (path.state == engine::Path::State::open && path.initiator && path.remote == address) found.push_back(&path);
+    if (path.state == engine::Path::State::open && path.remote == address) found.push_back(&path);
   });
   return found;
 }

@@ -50,7 +50,7 @@ class Forger {
   Forger(World& world, Host& host) : world_(world), host_(host) {}
 
   engine::Core& core();
-  // Open paths on which the host calls `victim`.
+  // Open ones, whichever side calls.
   std::vector<engine::Path*> paths_to(const Host& victim);
   // The same path, as `victim` has it; null: it has ended there.
   static engine::Path* path_at(Host& victim, const engine::Path& path);

@@ -160,14 +160,6 @@ void Host::leak_credit() {
       [](engine::Path& path) { (void)path.accounts[0].on_received(1); });
 }
 
-void Host::grant_too_much() {
-  engine::Core& core = engine::testing::EngineAccess::core(engine());
-  core.paths.for_each([&](engine::Path& path) {
-    if (path.large == nullptr || !path.large->account.open) return;
-    core.grants.speculate(path.large->account, 0, config_.limits.large_bytes_per_peer);
-  });
-}
-
 void Host::stall_until(Instant end) {
   if (end <= stalled_until_) return;
   world_.journal.note(world_.now(), "stall host ns", {id_, static_cast<std::uint64_t>((end - world_.now()).count())});

@@ -75,8 +75,6 @@ class Host {
   void leak_a_timer();
   void leak_credit();
   void forget_regions() { forgets_regions_ = true; }
-  // More memory for large messages than there may be, to everybody who has some.
-  void grant_too_much();
   // How others name it.
   const Address& address() const { return address_; }
   // What its engine knows the other host by.

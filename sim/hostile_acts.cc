@@ -13,6 +13,10 @@ using namespace std::chrono_literals;
 using wire::FrameType;
 using wire::Side;
 
+namespace {
+constexpr std::uint32_t kLongestMicroseconds = 20'000'000;  // that a caller waits
+}
+
 // ---- openings ------------------------------------------------------------------------------------------------------
 
 bool HostileSender::send_opening(const Aim& aim, const Message& message, std::uint8_t depth, std::size_t first_bytes) {
@@ -21,34 +25,44 @@ bool HostileSender::send_opening(const Aim& aim, const Message& message, std::ui
   wire::encode_cargo(message.cargo, opening.data());
   opening.insert(opening.end(), header.begin(), header.end());
   if (first_bytes != 0) opening.resize(std::max<std::size_t>(opening.size(), 700), opening.back());
-  token::CreditSender& credit = aim.path->credit[std::min<std::size_t>(depth, token::kLevels - 1)];
-  const std::uint32_t cost = token::request_cost(static_cast<std::uint32_t>(opening.size()));
-  if (!credit.may_send(cost)) return false;
-  credit.used += cost;
-  ++totals_.opened;
-  constexpr std::uint32_t kLongestMicroseconds = 20'000'000;
   const auto total = static_cast<std::uint16_t>(opening.size());
-  if (first_bytes != 0) opening.resize(first_bytes);
-  forger_->say(*aim.path, FrameText().put(wire::RequestFrame{
-                              .part = {.id = message.id, .bytes = opening, .total = total},
-                              .method = random_.chance(0.95) ? kTake.id() : random_.next(),
-                              .time_left_us = static_cast<std::uint32_t>(random_.below(kLongestMicroseconds)),
-                              .priority = static_cast<std::uint8_t>(random_.below(8)),
-                              .depth = depth,
-                              .is_large = true}));
+  const ByteSpan said = first_bytes == 0 ? ByteSpan{opening} : ByteSpan{opening}.first(first_bytes);
+  const wire::MessagePart part{.id = message.id, .bytes = said, .total = total};
+  if (message.side == Side::reply) {
+    forger_->say(*aim.path, FrameText().put(wire::ReplyFrame{.part = part, .is_large = true}));
+    ++totals_.replies;
+  } else {
+    token::CreditSender& credit = aim.path->credit[std::min<std::size_t>(depth, token::kLevels - 1)];
+    const std::uint32_t cost = token::request_cost(total);
+    if (!credit.may_send(cost)) return false;
+    credit.used += cost;
+    forger_->say(*aim.path, FrameText().put(wire::RequestFrame{
+                                .part = part,
+                                .method = random_.chance(0.95) ? kTake.id() : random_.next(),
+                                .time_left_us = static_cast<std::uint32_t>(random_.below(kLongestMicroseconds)),
+                                .priority = any_priority(),
+                                .depth = depth,
+                                .is_large = true}));
+  }
+  ++totals_.opened;
   return true;
 }
 
-void HostileSender::open(const Aim& aim) {
-  Message message = make_message(aim);
-  const auto depth = static_cast<std::uint8_t>(random_.chance(0.8) ? 0 : random_.below(8));
+void HostileSender::open(const Aim& aim, Message message, std::uint8_t depth) {
   if (send_opening(aim, message, depth)) return keep(std::move(message));
   forget(message);
 }
 
+void HostileSender::open(const Aim& aim) {
+  std::optional<Message> message = make_message(aim);
+  if (message) open(aim, std::move(*message), static_cast<std::uint8_t>(random_.chance(0.8) ? 0 : random_.below(8)));
+}
+
 // With a token: its own, used once or twice, or another's.
 void HostileSender::open_with_region(const Aim& aim) {
-  Message message = make_message(aim, false);
+  std::optional<Message> made = make_message(aim, Kind::sealed);
+  if (!made) return;
+  Message& message = *made;
   message.cargo.region = any_region(aim);
   const token::Region* named = nullptr;
   for (const RegionView& view : forger_->regions_of(*aim.victim, *aim.path)) {
@@ -61,8 +75,7 @@ void HostileSender::open_with_region(const Aim& aim) {
     }
     message.next = random_.chance(0.5) ? 0 : message.next;
   }
-  if (send_opening(aim, message, 0)) return keep(std::move(message));
-  forget(message);
+  open(aim, std::move(message), 0);
 }
 
 // The same transfer, which is another message now; or the very same.
@@ -73,27 +86,27 @@ void HostileSender::open_again(const Aim& aim) {
     (void)send_opening(aim, *old, 0);
     return;
   }
-  Message message = make_message(aim, false);
+  std::optional<Message> made = make_message(aim, Kind::sealed);
+  if (!made) return;
+  Message& message = *made;
   message.id = old->id;
   if (random_.chance(0.3)) message.id.generation -= std::min<std::uint64_t>(message.id.generation, 1);
-  if (random_.chance(0.3)) message.id.generation = aim.path->next_generation++;
-  if (send_opening(aim, message, 0)) return keep(std::move(message));
-  forget(message);
+  if (aim.path->initiator && random_.chance(0.3)) message.id.generation = aim.path->next_generation++;
+  open(aim, std::move(message), 0);
 }
 
 // The rest of which never comes.
 void HostileSender::open_half(const Aim& aim) {
-  Message message = make_message(aim);
-  (void)send_opening(aim, message, 0, between(random_, 1, 600));
-  forget(message);
+  std::optional<Message> message = make_message(aim, Kind::empty);
+  if (!message) return;
+  (void)send_opening(aim, *message, 0, between(random_, 1, 600));
 }
 
 void HostileSender::open_absurd(const Aim& aim) {
-  Message message = make_message(aim);
-  forget(message);
+  std::optional<Message> made = make_message(aim, Kind::empty);
+  if (!made) return;
+  Message& message = *made;
   wire::CargoFrame& cargo = message.cargo;
-  cargo.adopted = false;
-  cargo.first_record = 0;
   cargo.body_bytes =
       shape_.largest_bytes + 1 + random_.below(random_.chance(0.5) ? 100'000 : buffer::kLargestPayloadBytes / 2);
   cargo.payload_bytes = cargo.body_bytes;
@@ -104,32 +117,41 @@ void HostileSender::open_absurd(const Aim& aim) {
 void HostileSender::hoard(const Aim& aim) {
   const std::uint64_t count = between(random_, 2, 24);
   for (std::uint64_t i = 0; i < count; ++i) {
-    Message message = make_message(aim);
-    forget(message);
-    message.cargo.adopted = false;
-    message.cargo.first_record = 0;
+    std::optional<Message> made = make_message(aim, Kind::empty);
+    if (!made) return;
+    Message& message = *made;
+    message.text = marked(500);  // for trickle()
     message.cargo.body_bytes = message.cargo.payload_bytes = random_.chance(0.5) ? shape_.largest_bytes : any_bytes();
     if (!send_opening(aim, message, static_cast<std::uint8_t>(random_.chance(0.8) ? 0 : random_.below(5)))) return;
     keep(std::move(message));
   }
 }
 
-// It may be answered with a large reply, which nobody fetches unless grant_and_revoke() happens to.
+// It may be answered with a large reply, which nobody fetches unless grant_and_revoke() happens to. Where it is called,
+// it answers itself.
 void HostileSender::ask_small(const Aim& aim) {
+  const std::optional<wire::TransferId> id = new_id(aim);
+  if (!id) return;
+  const std::vector<std::byte> text = marked(between(random_, 1, 200));
+  const auto total = static_cast<std::uint16_t>(text.size());
+  const wire::MessagePart part{.id = *id, .bytes = text, .total = total};
   Message message;
   message.serial = aim.path->serial;
-  message.id = {any_slot(*aim.path), aim.path->next_generation++};
-  const std::vector<std::byte> text = marked(between(random_, 1, 200));
+  message.id = *id;
+  if (!aim.path->initiator) {
+    message.side = Side::reply;
+    forger_->say(*aim.path, FrameText().put(wire::ReplyFrame{.part = part}));
+    return keep(std::move(message));
+  }
   token::CreditSender& credit = aim.path->credit[0];
-  const std::uint32_t cost = token::request_cost(static_cast<std::uint32_t>(text.size()));
+  const std::uint32_t cost = token::request_cost(total);
   if (!credit.may_send(cost)) return;
   credit.used += cost;
-  forger_->say(*aim.path,
-               FrameText().put(wire::RequestFrame{
-                   .part = {.id = message.id, .bytes = text, .total = static_cast<std::uint16_t>(text.size())},
-                   .method = kTake.id(),
-                   .time_left_us = static_cast<std::uint32_t>(random_.below(20'000'000)),
-                   .priority = static_cast<std::uint8_t>(random_.below(8))}));
+  forger_->say(*aim.path, FrameText().put(wire::RequestFrame{
+                              .part = part,
+                              .method = kTake.id(),
+                              .time_left_us = static_cast<std::uint32_t>(random_.below(kLongestMicroseconds)),
+                              .priority = any_priority()}));
   keep(std::move(message));
 }
 
@@ -187,6 +209,7 @@ void HostileSender::write_all(const Aim& aim) {
 void HostileSender::trickle(const Aim& aim) {
   for (Message& message : messages_) {
     if (message.serial != aim.path->serial || random_.chance(0.7)) continue;
+    if (shape_.hoards && message.cargo.body_bytes < 50'000) continue;  // a byte would be much of it
     const std::uint64_t region = region_of(aim, message);
     if (region != wire::kNoRegion) write_next(aim, message, region, 1);
   }
@@ -327,6 +350,7 @@ void HostileSender::acknowledge_packets(const Aim& aim) {
 }
 
 void HostileSender::cancel(const Aim& aim) {
+  if (!aim.path->initiator) return;
   forger_->say(*aim.path, FrameText().put(wire::CancelFrame{.id = any_id(aim),
                                                             .level = static_cast<std::uint8_t>(random_.below(2)),
                                                             .total = wire::kCargoBytes}));
@@ -343,8 +367,9 @@ void HostileSender::fall_silent(const Aim&) {
 void HostileSender::break_a_rule(const Aim& aim) {
   ++totals_.broken;
   const std::uint64_t region = any_region(aim);
-  Message message = make_message(aim);
-  forget(message);
+  std::optional<Message> made = make_message(aim, Kind::empty);
+  if (!made) return;
+  Message& message = *made;
   const std::vector<std::byte> slice = marked(2);
   const wire::SliceFrame across{.region = region, .record = 0, .offset = buffer::kRecordBytes - 1};
   wire::CargoFrame& cargo = message.cargo;

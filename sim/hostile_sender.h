@@ -24,6 +24,7 @@ struct HostileShape {
   std::uint32_t senders = 0;  // the last of the hosts
   Duration interval{0};       // between two things that one of them says
   std::size_t largest_bytes = 0;
+  bool hoards = false;  // they keep what they are given for as long as they can, and are never urgent
 };
 
 // One per hostile host, and the application on it. Lives longer than the host. Nobody judges its own calls; what it
@@ -45,6 +46,7 @@ class HostileSender final : public Application {
     std::uint64_t outside = 0, foreign = 0, stale = 0;  // writes that must change nothing
     std::uint64_t scribbles = 0, unasked = 0, cancelled = 0, broken = 0, silences = 0;
     std::uint64_t calls = 0, answers = 0;  // of its correct ones
+    std::uint64_t replies = 0;             // of all openings, those of replies
     Totals& operator+=(const Totals& other);
   };
   const Totals& totals() const { return totals_; }
@@ -54,6 +56,7 @@ class HostileSender final : public Application {
   struct Message {
     std::uint64_t serial = 0;  // of its path
     wire::TransferId id;
+    wire::Side side = wire::Side::request;
     wire::CargoFrame cargo;
     buffer::Sealed* sealed = nullptr;  // null: adopted, or there is nothing to write
     std::vector<std::byte> text;       // adopted
@@ -68,12 +71,14 @@ class HostileSender final : public Application {
   using Act = void (HostileSender::*)(const Aim&);
   struct Choice {
     Act act;
-    std::uint32_t weight[3];  // by temper
+    std::uint32_t weight[4];  // by temper
   };
   static const Choice kChoices[];
 
-  // ---- correct calls ----
+  // ---- correct calls and answers ----
   void call();
+  static void run_give(void* context, transfer::IncomingTransfer& request, Instant now);
+  void give(transfer::IncomingTransfer& request);
   static void complete(transfer::OutgoingCall& outgoing, const transfer::Outcome& outcome);
 
   // ---- the rest ----
@@ -103,14 +108,19 @@ class HostileSender final : public Application {
 
   std::vector<std::byte> marked(std::size_t bytes);
   std::uint64_t any_bytes();
-  std::uint32_t any_slot(const engine::Path& path);
+  std::uint8_t any_priority() { return static_cast<std::uint8_t>(shape_.hoards ? 7 : random_.below(8)); }
+  // Of a message that can be opened: a new request's, or a reply's that is owed.
+  std::optional<wire::TransferId> new_id(const Aim& aim);
   wire::TransferId any_id(const Aim& aim);
   wire::Side any_side() { return static_cast<wire::Side>(random_.below(2)); }
   std::uint64_t any_region(const Aim& aim);
   // What the application seals itself nobody verifies, so that all that is written for it must be marked.
-  Message make_message(const Aim& aim, bool may_be_adopted = true);
+  enum class Kind : std::uint8_t { any, sealed, empty };
+  std::optional<Message> make_message(const Aim& aim, Kind kind = Kind::any);
   // False: there is no credit for it.
   bool send_opening(const Aim& aim, const Message& message, std::uint8_t depth, std::size_t first_bytes = 0);
+  // Keeps it if it could be sent.
+  void open(const Aim& aim, Message message, std::uint8_t depth);
   Message* any_message(const Aim& aim);
   std::uint64_t region_of(const Aim& aim, const Message& message);
   void write(const Aim& aim, std::uint64_t region, std::uint64_t offset, std::uint32_t record_bytes, ByteSpan slice,

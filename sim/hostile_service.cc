@@ -26,8 +26,12 @@ bool shows_plaintext(ByteSpan bytes) {
 
 }  // namespace
 
-std::byte mark_of(unsigned sender, Random& random) {
-  return kMark | static_cast<std::byte>(sender << kSenderShift) | static_cast<std::byte>(random.below(4));
+void mark(MutableByteSpan bytes, unsigned sender, Random& random) {
+  const std::byte mark = kMark | static_cast<std::byte>(sender << kSenderShift);
+  for (std::size_t at = 0; at < bytes.size();) {
+    std::uint64_t word = random.next();
+    for (; word != 0 && at < bytes.size(); word >>= 8) bytes[at++] = mark | (static_cast<std::byte>(word) & ~kMarkMask);
+  }
 }
 
 bool is_marked(ByteSpan bytes, unsigned sender) {
@@ -35,11 +39,21 @@ bool is_marked(ByteSpan bytes, unsigned sender) {
   return std::ranges::all_of(bytes, [mark](std::byte b) { return (b & kMarkMask) == mark; });
 }
 
-HostileService::HostileService(World& world, Checker& checker, Application& application, Sabotage sabotage)
+// To a hostile host.
+struct HostileService::Call {
+  transfer::OutgoingCall outgoing;
+  HostileService* service = nullptr;
+  HostId host = 0;
+  unsigned sender = 0;
+  Instant deadline{};
+  bool ended = false;
+};
+
+HostileService::HostileService(World& world, Checker& checker, Application& application, const Options& options)
     : world_(world),
       checker_(checker),
       application_(application),
-      sabotage_(sabotage),
+      options_(options),
       choices_(stream(world.seed, "hostile service")) {}
 
 HostileService::~HostileService() = default;
@@ -55,6 +69,8 @@ void HostileService::on_start(HostId host) {
   const auto served =
       host_of(host).engine().serve(kTake.id(), kTake.name(), {.run = run_take, .context = site.serving.get()});
   if (!served) checker_.violation(fmt::format("host {} cannot serve: {}", host, served.error().message()));
+  host_of(host).run_at(world_.now() + between(choices_, Duration{0}, options_.call_interval),
+                       [this, host] { call(host); });
 }
 
 void HostileService::on_stop(HostId host) {
@@ -62,6 +78,10 @@ void HostileService::on_stop(HostId host) {
     if (kept.pin != nullptr) detail::unpin(kept.pin);
   }
   sites_[host].kept.clear();
+  for (const auto& call : sites_[host].calls) {
+    if (!call->ended) call->outgoing.drop_bytes();
+  }
+  sites_[host].calls.clear();
   application_.on_stop(host);
 }
 
@@ -86,7 +106,7 @@ bool HostileService::judge(HostId host, transfer::IncomingTransfer& request, Byt
       return false;
     }
     message = landing->whole();
-    if (sabotage_ == Sabotage::shows_old_memory) landing->body[landing->bytes / 2] = std::byte{'N'};
+    if (options_.sabotage == Sabotage::shows_old_memory) landing->body[landing->bytes / 2] = std::byte{'N'};
   }
   engine::Core& core = EngineAccess::core(host_of(host).engine());
   const engine::Path* const path = core.find_path(request.path);
@@ -141,6 +161,73 @@ void HostileService::answer(HostId host, transfer::IncomingTransfer& request) {
   engine.reply_large(request, host_of(host).seal(text, 0), {.bytes = text.size()}, {}, world_.now());
 }
 
+// ---- calls to hostile hosts ----------------------------------------------------------------------------------------
+
+void HostileService::call(HostId host) {
+  if (is_stopped_) return;
+  host_of(host).run_at(world_.now() + between(choices_, Duration{0}, options_.call_interval * 2),
+                       [this, host] { call(host); });
+  const auto sender = static_cast<unsigned>(choices_.below(senders_.size()));
+  const auto peer = host_of(host).peer(*senders_[sender]);
+  if (!peer) return;
+  ++totals_.calls;
+  std::erase_if(sites_[host].calls, [](const auto& call) { return call->ended; });
+  auto& call = *sites_[host].calls.emplace_back(std::make_unique<Call>());
+  call.service = this;
+  call.host = host;
+  call.sender = sender;
+  call.deadline = world_.now() + between(choices_, Duration{10'000'000}, Duration{3'000'000'000});
+  transfer::OutgoingCall& outgoing = call.outgoing;
+  outgoing.complete = &complete;
+  outgoing.method = kGive.id();
+  outgoing.deadline = call.deadline;
+  outgoing.peer = *peer;
+  outgoing.priority = static_cast<std::uint8_t>(choices_.below(8));
+  outgoing.bytes = 16;
+  std::ranges::fill(std::span(outgoing.inline_bytes).first(outgoing.bytes), std::byte{1});
+  host_of(host).engine().submit(outgoing, world_.now());
+}
+
+void HostileService::complete(transfer::OutgoingCall& outgoing, const transfer::Outcome& outcome) {
+  // The call is the first member of what it belongs to.
+  Call& call = reinterpret_cast<Call&>(outgoing);
+  call.service->on_reply(call, outcome);
+  call.ended = true;
+}
+
+void HostileService::on_reply(const Call& call, const transfer::Outcome& outcome) {
+  constexpr Duration kSlack{2'000'000};
+  world_.journal.note(world_.now(), "given host failed bytes", {call.host, outcome.failed, outcome.bytes.size()});
+  if (call.ended) checker_.violation(fmt::format("a call of host {} to a hostile one completed again", call.host));
+  if (world_.now() > call.deadline + kSlack) {
+    checker_.violation(fmt::format("a call of host {} to a hostile one ended after its deadline", call.host));
+  }
+  if (outcome.failed) return;
+  ++totals_.replies;
+  ByteSpan reply = outcome.bytes;
+  if (outcome.landing != nullptr) {
+    reply = outcome.landing->whole();
+    if (!buffer::open_all(*outcome.landing)) {
+      ++totals_.unopened_replies;
+      if (shows_plaintext(reply))
+        checker_.violation(fmt::format("host {} has words of others in a hostile reply", call.host));
+      return;
+    }
+  }
+  if (!is_marked(reply, call.sender)) {
+    checker_.violation(fmt::format("host {} got a hostile reply of {} bytes, some of which its sender never wrote",
+                                   call.host, reply.size()));
+  }
+}
+
+void HostileService::check_end() {
+  for (const auto& [host, site] : sites_) {
+    if (!std::ranges::all_of(site.calls, [](const auto& call) { return call->ended; })) {
+      checker_.violation(fmt::format("a call of host {} to a hostile one never completed", host));
+    }
+  }
+}
+
 // ---- bounds --------------------------------------------------------------------------------------------------------
 
 void HostileService::check_bounds() {
@@ -150,7 +237,7 @@ void HostileService::check_bounds() {
 }
 
 void HostileService::check_bounds(Host& host) {
-  const Limits& limits = host.config().limits;
+  const Limits& limits = options_.limits;
   engine::Core& core = EngineAccess::core(host.engine());
   const auto bound_of = [&](std::uint8_t purse) {
     if (purse == token::kReplyPurse) return limits.large_reply_bytes;
@@ -176,12 +263,39 @@ void HostileService::check_bounds(Host& host) {
           fmt::format("host {} owes {} frames to {}", host.id(), path.again.size(), path.remote.to_string()));
     }
     if (path.large == nullptr) return;
+    check_starving(host, path);
     const std::uint64_t largest = *std::ranges::max_element(path.large->account.bytes);
     if (largest > limits.large_bytes_per_peer) {
       checker_.violation(fmt::format("{} has {} bytes of large messages at host {}; its share is {}",
                                      path.remote.to_string(), largest, host.id(), limits.large_bytes_per_peer));
     }
   });
+}
+
+bool HostileService::is_hostile(const Address& address) const {
+  return std::ranges::any_of(senders_,
+                             [&](const Host* sender) { return world_.network.address_of(sender->id()) == address; });
+}
+
+// An honest sender whose request waits for memory and that has none. Whoever is in line is served in turn, and whoever
+// keeps memory without going on loses it to those who wait (G-3, G-9).
+void HostileService::check_starving(const Host& host, const engine::Path& path) {
+  if (is_hostile(path.remote)) return;
+  const token::SenderAccount& account = path.large->account;
+  bool waits = false;
+  for (const token::Ask* line = account.lines; line != nullptr; line = line->next_line) waits |= line->purse == 0;
+  const std::pair key{host.id(), path.serial};
+  if (!waits || account.bytes[0] != 0) {
+    starving_.erase(key);
+    return;
+  }
+  const Duration starved = world_.now() - starving_.try_emplace(key, world_.now()).first->second;
+  totals_.longest_starving = std::max(totals_.longest_starving, starved);
+  if (options_.longest_starving.count() != 0 && starved > options_.longest_starving) {
+    checker_.violation(fmt::format("{} has waited for memory at host {} for {:.3f} s", path.remote.to_string(),
+                                   host.id(), static_cast<double>(starved.count()) * 1e-9));
+    starving_.erase(key);
+  }
 }
 
 }  // namespace weir::sim

@@ -192,6 +192,7 @@ void large_hostile_sender(Scenario& s, Random& random) {
   s.workload.shortest_deadline = 25s;
   s.workload.longest_deadline = 30s;
   s.timeouts.default_deadline = 30s;
+  s.timeouts.idle_peer = 600s;  // so that no path takes along what somebody forgot to take back
   s.limits.calls_per_peer = random.chance(0.5) ? 16 : 64;
   s.rotate_packets = random.chance(0.3) ? between(random, 64, 256) : 1u << 22;
   constexpr Duration kSpans[] = {300ms, 3s, 15s};
@@ -208,15 +209,31 @@ void large_hostile_sender(Scenario& s, Random& random) {
   // these wait until it is taken back.
   const std::size_t largest = s.workload.largest_large_bytes + 20'000;
   s.hostile.largest_bytes = s.limits.message_bytes = largest;
-  s.limits.large_bytes_per_peer = between(random, largest, 2 * largest);
+  const bool is_short = random.chance(0.5);
+  s.limits.large_bytes_per_peer = between(random, largest, (is_short ? 2 : 10) * largest);
   s.limits.nested_large_request_bytes = s.limits.large_bytes_per_peer;
   s.limits.large_reply_bytes = s.hosts * s.limits.large_bytes_per_peer;
-  const bool is_short = random.chance(0.5);
   s.limits.large_request_bytes = is_short
                                      ? between(random, s.limits.large_bytes_per_peer, 2 * s.limits.large_bytes_per_peer)
                                      : s.hosts * s.limits.large_bytes_per_peer;
   s.workload.must_succeed = !is_short && s.faults.loss == 0;
   s.least_success = 0.9;
+  if (random.chance(0.15)) {  // by certificate, as the others do
+    s.identity.emplace();
+    s.timeouts.connect = 3s;
+    s.timeouts.handshake = 5s;
+  }
+  if (is_short && random.chance(0.5)) {
+    s.hostile.hoards = true;
+    s.span = 40s;
+    s.hostile.interval = s.span / static_cast<std::int64_t>(between(random, 1'000, 4'000));
+    s.workload.window = 1;
+    s.workload.calls_per_caller = 40;
+    s.workload.think_time = 2s;
+    s.workload.shortest_deadline = 60s;
+    s.workload.longest_deadline = 70s;
+    s.timeouts.default_deadline = 70s;
+  }
 }
 
 }  // namespace weir::sim

@@ -56,17 +56,29 @@ Simulation::Simulation(const Scenario& scenario, const RunOptions& options)
 void Simulation::make_hosts() {
   const std::uint32_t honest = scenario_.hosts - scenario_.hostile.senders;
   if (honest != scenario_.hosts) {
-    service_ = std::make_unique<HostileService>(world_, checker_, workload_, sabotage_);
+    // Each of those who keep what they have loses it after its life, before an honest one's turn comes.
+    const Duration starving = scenario_.hostile.hoards ? 12s * (scenario_.hostile.senders + 1) : 0s;
+    service_ =
+        std::make_unique<HostileService>(world_, checker_, workload_,
+                                         HostileService::Options{.call_interval = scenario_.hostile.interval * 20,
+                                                                 .longest_starving = starving,
+                                                                 .limits = scenario_.limits,
+                                                                 .sabotage = sabotage_});
   }
   for (HostId id = 0; id < scenario_.hosts; ++id) {
     world_.network.add_host(Address::v4(0x0a000001u + id, kDataPort), scenario_.link);
     engine::EngineConfig config{.secret = crypto::SharedSecret::from_text(kSecret).value()};
     config.name = fmt::format("host{}", id);
     config.port = kDataPort;
-    config.accepts = std::ranges::find(scenario_.workload.callees, id) != scenario_.workload.callees.end();
+    config.accepts =
+        std::ranges::find(scenario_.workload.callees, id) != scenario_.workload.callees.end() || id >= honest;
     config.datagram_bytes = scenario_.largest_datagram_bytes;
     config.receive_buffer_bytes = scenario_.socket.receive_buffer_bytes;
     config.limits = scenario_.limits;
+    if (sabotage_ == Sabotage::grants_too_much) {
+      config.limits.large_request_bytes *= 2;
+      config.limits.large_bytes_per_peer *= 2;
+    }
     config.timeouts = scenario_.timeouts;
     config.rotate_packets = scenario_.rotate_packets;
     std::optional<HostIdentity> identity;
@@ -223,6 +235,7 @@ void Simulation::restore() {
 
 // Their processes die with all that they had under way, and come back as innocent ones.
 void Simulation::end_hostile() {
+  if (service_) service_->stop();
   for (std::size_t i = 0; i < hostile_.size(); ++i) {
     hostile_[i]->stop();
     Host& host = *hosts_[hosts_.size() - hostile_.size() + i];
@@ -310,7 +323,6 @@ void Simulation::sabotage_hosts() {
     if (sabotage_ == Sabotage::keeps_a_timer) host->leak_a_timer();
     if (sabotage_ == Sabotage::keeps_credit) host->leak_credit();
     if (sabotage_ == Sabotage::keeps_regions) host->forget_regions();
-    if (sabotage_ == Sabotage::grants_too_much) host->grant_too_much();
   }
 }
 
@@ -354,6 +366,7 @@ Report Simulation::run() {
     run_for(settle);
   }
   checker_.check_end();
+  if (service_) service_->check_end();
   check_leftovers(settle);
   if (scenario_.least_credentials != 0) check_credentials();
   if (!scenario_.workload.untrusted.empty() && !checker_.totals().failed.contains(Code::unauthenticated)) {
@@ -411,6 +424,8 @@ std::string Report::summary() const {
     line +=
         fmt::format(", {} hostile openings, {} writes where they may not, {} hostile messages taken, {} not opened",
                     hostile.opened, hostile.outside + hostile.foreign + hostile.stale, served.taken, served.unopened);
+    const double starving = static_cast<double>(served.longest_starving.count()) * 1e-9;
+    line += fmt::format(", honest senders without memory for {:.3f} s", starving);
   }
   line += fmt::format("; {} datagrams, {} lost, {:.3f} virtual s, {} events, {} violations, hash {:016x}", network.sent,
                       network.sent - std::min(network.sent, network.delivered), virtual_seconds, events,
