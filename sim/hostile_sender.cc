@@ -85,7 +85,7 @@ void HostileSender::on_start(HostId) {
   if (is_stopped_) return;
   (void)host_->engine().serve(kGive.id(), kGive.name(), {.run = run_give, .context = this});
   for (int i = 0; i < 3; ++i) host_->run_at(world_.now() + between(random_, 0us, 2ms), [this] { call(); });
-  world_.queue.after(between(random_, Duration{1}, shape_.interval * 2), [this] { strike(); });
+  if (!std::exchange(strikes_, true)) strike();
 }
 
 void HostileSender::on_stop(HostId) {

@@ -147,6 +147,7 @@ class HostileSender final : public Application {
   std::vector<Message> messages_;
   std::vector<std::uint64_t> regions_;  // that it has seen, whosever they are
   std::vector<std::unique_ptr<Call>> calls_;
+  bool strikes_ = false;  // from its first start on, whether its process is there or not
   bool is_stopped_ = false;
   Totals totals_;
 };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "buffer/open.h"
@@ -221,6 +222,13 @@ void HostileService::on_reply(const Call& call, const transfer::Outcome& outcome
 }
 
 void HostileService::check_end() {
+  for (Host* host : hosts_) {
+    const auto& refused = EngineAccess::core(host->engine()).regions.counters().refused;
+    const std::uint64_t writes = std::accumulate(refused.begin(), refused.end(), std::uint64_t{0});
+    const std::uint64_t counted = host->engine().events().counters.writes_refused;
+    if (writes == counted) continue;
+    checker_.violation(fmt::format("host {} refused {} writes, but counted {}", host->id(), writes, counted));
+  }
   for (const auto& [host, site] : sites_) {
     if (!std::ranges::all_of(site.calls, [](const auto& call) { return call->ended; })) {
       checker_.violation(fmt::format("a call of host {} to a hostile one never completed", host));

@@ -233,6 +233,20 @@ void large_hostile_sender(Scenario& s, Random& random) {
     s.workload.shortest_deadline = 60s;
     s.workload.longest_deadline = 70s;
     s.timeouts.default_deadline = 70s;
+    return;
+  }
+  if (random.chance(0.3)) {
+    for (std::uint32_t i = 0, datagram = 0; i < 4; ++i) {
+      datagram += static_cast<std::uint32_t>(between(random, 100, 1'500));
+      s.revokes_at.push_back({.host = 0, .datagram = datagram, .delay = between(random, 0us, 1ms)});
+    }
+  }
+  if (random.chance(0.2)) {
+    s.crashes_at.push_back({.host = static_cast<HostId>(random.below(s.hosts)),
+                            .datagram = static_cast<std::uint32_t>(between(random, 200, 4'000)),
+                            .absence = random.chance(0.5) ? between(random, 1us, 5ms) : between(random, 5ms, 900ms)});
+    s.workload.must_succeed = false;
+    s.least_success = 0;
   }
 }
 
