@@ -239,8 +239,11 @@ void HostileService::check_end() {
 // ---- bounds --------------------------------------------------------------------------------------------------------
 
 void HostileService::check_bounds() {
+  const bool looks_closely = ++looks_ % kCloseLook == 0;
   for (Host* host : hosts_) {
-    if (host->is_up()) check_bounds(*host);
+    if (!host->is_up()) continue;
+    check_bounds(*host);
+    if (looks_closely) verify_ledger(*host);
   }
 }
 
@@ -278,6 +281,16 @@ void HostileService::check_bounds(Host& host) {
                                      path.remote.to_string(), largest, host.id(), limits.large_bytes_per_peer));
     }
   });
+}
+
+// What each sender has and waits for, one by one, is what the ledger says in sum; or the run stops here.
+void HostileService::verify_ledger(Host& host) {
+  engine::Core& core = EngineAccess::core(host.engine());
+  std::vector<const token::SenderAccount*> accounts;
+  core.paths.for_each([&](engine::Path& path) {
+    if (path.large != nullptr && path.large->account.open) accounts.push_back(&path.large->account);
+  });
+  core.grants.verify(accounts.data(), accounts.size());
 }
 
 bool HostileService::is_hostile(const Address& address) const {

@@ -92,10 +92,12 @@ class HostileService final : public Application {
   void on_reply(const Call& call, const transfer::Outcome& outcome);
   void check_bounds(Host& host);
   void check_starving(const Host& host, const engine::Path& path);
+  static void verify_ledger(Host& host);
   bool is_hostile(const Address& address) const;
 
   static constexpr std::uint32_t kMaxKept = 8;  // by one host
   static constexpr std::size_t kMaxOwedFrames = 8'192;
+  static constexpr std::uint64_t kCloseLook = 64;  // one look in so many
 
   World& world_;
   Checker& checker_;
@@ -107,6 +109,7 @@ class HostileService final : public Application {
   std::map<HostId, Site> sites_;
   std::map<std::pair<HostId, std::uint64_t>, Instant> starving_;  // by host and path: since when
   std::uint64_t next_key_ = 1;
+  std::uint64_t looks_ = 0;
   bool is_stopped_ = false;
   Totals totals_;
 };
