@@ -135,7 +135,7 @@ void HostileSender::complete(transfer::OutgoingCall& outgoing, const transfer::O
   HostileSender& self = *call.sender;
   call.ended = true;
   self.totals_.answers += !outcome.failed;
-  const Duration pause = between(self.random_, Duration{0}, outcome.failed ? self.shape_.interval * 20 : 1ms);
+  const Duration pause = between(self.random_, Duration{0}, self.shape_.interval * (outcome.failed ? 20 : 4));
   self.host_->run_at(self.world_.now() + pause, [&self] { self.call(); });
 }
 

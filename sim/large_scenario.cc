@@ -198,7 +198,8 @@ void large_hostile_sender(Scenario& s, Random& random) {
   constexpr Duration kSpans[] = {300ms, 3s, 15s};
   s.span = kSpans[random.below(3)];
   s.workload.think_time = s.span * (2 * s.workload.window) / s.workload.calls_per_caller;
-  s.hostile.interval = s.span / static_cast<std::int64_t>(between(random, 300, 3'000));
+  const bool are_long = s.workload.largest_large_bytes > 1'000'000;  // each takes a thousand packets
+  s.hostile.interval = s.span / static_cast<std::int64_t>(between(random, 300, are_long ? 700 : 3'000));
   if (random.chance(0.6)) {
     s.faults = {.loss = random.chance(0.7) ? random.fraction() * 0.2 : 0,
                 .duplicate = random.fraction() * 0.2,

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 
+#include "base/check.h"
 #include "crypto/nonce_ledger.h"
 #include "engine/bounds.h"
 #include "sim/random_stream.h"
@@ -56,6 +57,8 @@ Simulation::Simulation(const Scenario& scenario, const RunOptions& options)
 void Simulation::make_hosts() {
   const std::uint32_t honest = scenario_.hosts - scenario_.hostile.senders;
   if (honest != scenario_.hosts) {
+    WEIR_CHECK(scenario_.hostile.senders <= kMaxHostileSenders,
+               "bytes say which of so many hostile senders wrote them");
     // Each of those who keep what they have loses it after its life, before an honest one's turn comes.
     const Duration starving = scenario_.hostile.hoards ? 12s * (scenario_.hostile.senders + 1) : 0s;
     service_ =
