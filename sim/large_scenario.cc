@@ -170,4 +170,85 @@ void large_hostile(Scenario& s, Random& random) {
   s.rotate_packets = random.chance(0.5) ? 64 : 1u << 22;
 }
 
+// Members that know the secret, call as others do, and say besides what no engine would. The honest ones call each
+// other all the while.
+void large_hostile_sender(Scenario& s, Random& random) {
+  few(s, random);
+  const auto honest = static_cast<std::uint32_t>(between(random, 2, 3));
+  s.hostile.senders = static_cast<std::uint32_t>(between(random, 1, 3));
+  s.hosts = honest + s.hostile.senders;
+  s.workload.callers.clear();
+  s.workload.callees = {0};
+  for (HostId host = 1; host < honest; ++host) s.workload.callers.push_back(host);
+  if (random.chance(0.3)) {
+    s.workload.callers.push_back(0);
+    s.workload.callees.push_back(1);
+  }
+  s.workload.nested = 0;
+  s.workload.calls_per_caller = 30;
+  s.workload.window = static_cast<std::uint32_t>(between(random, 1, 6));
+  s.workload.large = 0.7;
+  s.workload.largest_large_bytes = random.chance(0.2) ? 1'500'000 : 300'000;
+  s.workload.shortest_deadline = 25s;
+  s.workload.longest_deadline = 30s;
+  s.timeouts.default_deadline = 30s;
+  s.timeouts.idle_peer = 600s;  // so that no path takes along what somebody forgot to take back
+  s.limits.calls_per_peer = random.chance(0.5) ? 16 : 64;
+  s.rotate_packets = random.chance(0.3) ? between(random, 64, 256) : 1u << 22;
+  constexpr Duration kSpans[] = {300ms, 3s, 15s};
+  s.span = kSpans[random.below(3)];
+  s.workload.think_time = s.span * (2 * s.workload.window) / s.workload.calls_per_caller;
+  const bool are_long = s.workload.largest_large_bytes > 1'000'000;  // each takes a thousand packets
+  s.hostile.interval = s.span / static_cast<std::int64_t>(between(random, 300, are_long ? 700 : 3'000));
+  if (random.chance(0.6)) {
+    s.faults = {.loss = random.chance(0.7) ? random.fraction() * 0.2 : 0,
+                .duplicate = random.fraction() * 0.2,
+                .reorder = random.fraction() * 0.4,
+                .reorder_delay = between(random, 10us, 2ms)};
+  }
+  // Either there is memory for everybody's share, and hostile ones can take nothing from others, or there is not, and
+  // these wait until it is taken back.
+  const std::size_t largest = s.workload.largest_large_bytes + 20'000;
+  s.hostile.largest_bytes = s.limits.message_bytes = largest;
+  const bool is_short = random.chance(0.5);
+  s.limits.large_bytes_per_peer = between(random, largest, (is_short ? 2 : 10) * largest);
+  s.limits.nested_large_request_bytes = s.limits.large_bytes_per_peer;
+  s.limits.large_reply_bytes = s.hosts * s.limits.large_bytes_per_peer;
+  s.limits.large_request_bytes = is_short
+                                     ? between(random, s.limits.large_bytes_per_peer, 2 * s.limits.large_bytes_per_peer)
+                                     : s.hosts * s.limits.large_bytes_per_peer;
+  s.workload.must_succeed = !is_short && s.faults.loss == 0;
+  s.least_success = 0.9;
+  if (random.chance(0.15)) {  // by certificate, as the others do
+    s.identity.emplace();
+    s.timeouts.connect = 3s;
+    s.timeouts.handshake = 5s;
+  }
+  if (is_short && random.chance(0.5)) {
+    s.hostile.hoards = true;
+    s.span = 40s;
+    s.hostile.interval = s.span / static_cast<std::int64_t>(between(random, 1'000, 4'000));
+    s.workload.window = 1;
+    s.workload.calls_per_caller = 40;
+    s.workload.think_time = 2s;
+    s.workload.shortest_deadline = 60s;
+    s.workload.longest_deadline = 70s;
+    s.timeouts.default_deadline = 70s;
+    return;
+  }
+  if (random.chance(0.3)) {
+    for (std::uint32_t i = 0, datagram = 0; i < 4; ++i) {
+      datagram += static_cast<std::uint32_t>(between(random, 100, 1'500));
+      s.revokes_at.push_back({.host = 0, .datagram = datagram, .delay = between(random, 0us, 1ms)});
+    }
+  }
+  if (random.chance(0.2)) {
+    s.crashes_at.push_back({.host = static_cast<HostId>(random.below(s.hosts)),
+                            .datagram = static_cast<std::uint32_t>(between(random, 200, 4'000)),
+                            .absence = random.chance(0.5) ? between(random, 1us, 5ms) : between(random, 5ms, 900ms)});
+    s.workload.must_succeed = false;
+    s.least_success = 0;
+  }
+}
+
 }  // namespace weir::sim

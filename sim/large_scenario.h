@@ -12,5 +12,6 @@ void large_exhausted(Scenario& s, Random& random);
 void large_expiry(Scenario& s, Random& random);
 void large_restart(Scenario& s, Random& random);
 void large_hostile(Scenario& s, Random& random);
+void large_hostile_sender(Scenario& s, Random& random);
 
 }  // namespace weir::sim

@@ -226,6 +226,7 @@ constexpr Named kScenarios[] = {
     {"large_expiry", large_expiry},
     {"large_restart", large_restart},
     {"large_hostile", large_hostile},
+    {"large_hostile_sender", large_hostile_sender},
 };
 
 constexpr auto kNames = [] {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "sim/hostile_sender.h"
 #include "sim/link.h"
 #include "sim/network.h"
 #include "sim/workload.h"
@@ -71,6 +72,7 @@ struct Scenario {
   std::uint32_t revocations = 0;  // each of some of the regions that a process has granted
   std::vector<RevokeAt> revokes_at;
   Duration attack_interval{0};  // 0: nobody attacks
+  HostileShape hostile;
 
   // A restarted callee must be of use again so soon after the first packet that reaches it.
   bool measures_recovery = false;

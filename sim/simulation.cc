@@ -6,7 +6,9 @@
 #include <chrono>
 #include <cstddef>
 
+#include "base/check.h"
 #include "crypto/nonce_ledger.h"
+#include "engine/bounds.h"
 #include "sim/random_stream.h"
 
 namespace weir::sim {
@@ -53,15 +55,33 @@ Simulation::Simulation(const Scenario& scenario, const RunOptions& options)
 }
 
 void Simulation::make_hosts() {
+  const std::uint32_t honest = scenario_.hosts - scenario_.hostile.senders;
+  if (honest != scenario_.hosts) {
+    WEIR_CHECK(scenario_.hostile.senders <= kMaxHostileSenders,
+               "bytes say which of so many hostile senders wrote them");
+    // Each of those who keep what they have loses it after its life, before an honest one's turn comes.
+    const Duration starving = scenario_.hostile.hoards ? 12s * (scenario_.hostile.senders + 1) : 0s;
+    service_ =
+        std::make_unique<HostileService>(world_, checker_, workload_,
+                                         HostileService::Options{.call_interval = scenario_.hostile.interval * 20,
+                                                                 .longest_starving = starving,
+                                                                 .limits = scenario_.limits,
+                                                                 .sabotage = sabotage_});
+  }
   for (HostId id = 0; id < scenario_.hosts; ++id) {
     world_.network.add_host(Address::v4(0x0a000001u + id, kDataPort), scenario_.link);
     engine::EngineConfig config{.secret = crypto::SharedSecret::from_text(kSecret).value()};
     config.name = fmt::format("host{}", id);
     config.port = kDataPort;
-    config.accepts = std::ranges::find(scenario_.workload.callees, id) != scenario_.workload.callees.end();
+    config.accepts =
+        std::ranges::find(scenario_.workload.callees, id) != scenario_.workload.callees.end() || id >= honest;
     config.datagram_bytes = scenario_.largest_datagram_bytes;
     config.receive_buffer_bytes = scenario_.socket.receive_buffer_bytes;
     config.limits = scenario_.limits;
+    if (sabotage_ == Sabotage::grants_too_much) {
+      config.limits.large_request_bytes *= 2;
+      config.limits.large_bytes_per_peer *= 2;
+    }
     config.timeouts = scenario_.timeouts;
     config.rotate_packets = scenario_.rotate_packets;
     std::optional<HostIdentity> identity;
@@ -70,8 +90,22 @@ void Simulation::make_hosts() {
       const auto& errors = shape->clock_error_seconds;
       if (id < errors.size()) identity->clock_error_seconds = errors[id];
     }
-    hosts_.push_back(std::make_unique<Host>(world_, id, config, scenario_.socket, identity, workload_));
+    Application* application = service_ ? static_cast<Application*>(service_.get()) : &workload_;
+    if (id >= honest) {
+      hostile_.push_back(std::make_unique<HostileSender>(world_, scenario_.hostile, id - honest, sabotage_));
+      application = hostile_.back().get();
+    }
+    hosts_.push_back(std::make_unique<Host>(world_, id, config, scenario_.socket, identity, *application));
     workload_.add_host(*hosts_.back());
+  }
+  for (HostId id = 0; id < scenario_.hosts && service_; ++id) {
+    if (id < honest) {
+      service_->add_honest(*hosts_[id]);
+      continue;
+    }
+    service_->add_hostile(*hosts_[id]);
+    hostile_[id - honest]->set_host(*hosts_[id]);
+    for (const HostId victim : scenario_.workload.callees) hostile_[id - honest]->add_victim(*hosts_[victim]);
   }
 }
 
@@ -196,8 +230,19 @@ void Simulation::restore() {
   world_.journal.note(world_.now(), "heal", {});
   world_.network.heal();
   if (attacker_) attacker_->stop();
+  end_hostile();
   for (const auto& host : hosts_) {
     if (!host->is_up()) host->start();
+  }
+}
+
+// Their processes die with all that they had under way, and come back as innocent ones.
+void Simulation::end_hostile() {
+  if (service_) service_->stop();
+  for (std::size_t i = 0; i < hostile_.size(); ++i) {
+    hostile_[i]->stop();
+    Host& host = *hosts_[hosts_.size() - hostile_.size() + i];
+    if (host.is_up()) host.crash();
   }
 }
 
@@ -207,6 +252,7 @@ template <class Done>
 bool Simulation::run_until(Instant end, Done done) {
   while (!done()) {
     if (!world_.queue.run_next(end)) return done();
+    if (service_) service_->check_bounds();
     if (world_.queue.events_run() > kMaxEvents) {
       checker_.violation(fmt::format("the run does not come to rest: more than {} events", kMaxEvents));
       return false;
@@ -309,7 +355,8 @@ Report Simulation::run() {
   // Everything must end, then come to rest. Then everybody calls everybody: once to find out who restarted meanwhile,
   // and once more, when there is no reason left to fail.
   Duration settle = scenario_.timeouts.silence * 2 + scenario_.longest_stall + 500ms;
-  if (scenario_.workload.large > 0) settle += kTokenLife;  // those that nobody uses expire
+  if (scenario_.workload.large > 0) settle += kTokenLife;               // those that nobody uses expire
+  if (service_) settle += 2 * engine::Bounds::kLongestUnfetched + 15s;  // replies that nobody fetches are given up
   if (scenario_.identity) settle += scenario_.timeouts.handshake + handshake::kClosedFor;
   const Duration longest = std::max(scenario_.workload.longest_deadline, scenario_.timeouts.default_deadline);
   run_until(world_.now() + longest + settle, [this] { return checker_.all_ended(); });
@@ -322,6 +369,7 @@ Report Simulation::run() {
     run_for(settle);
   }
   checker_.check_end();
+  if (service_) service_->check_end();
   check_leftovers(settle);
   if (scenario_.least_credentials != 0) check_credentials();
   if (!scenario_.workload.untrusted.empty() && !checker_.totals().failed.contains(Code::unauthenticated)) {
@@ -350,6 +398,8 @@ Report Simulation::report() {
   report.network = world_.network.counts();
   report.stalls = stalls_;
   report.crashes = crashes_;
+  for (const auto& hostile : hostile_) report.hostile += hostile->totals();
+  if (service_) report.served = service_->totals();
   for (const auto& host : hosts_) {
     report.engines += host->engine().events().counters;
     if (host->handshaker() == nullptr) continue;
@@ -372,6 +422,13 @@ std::string Report::summary() const {
     line += fmt::format(", {} large messages, {} regions, {} revoked, {} waits, {} writes refused",
                         engines.large_messages_received, engines.regions_granted, engines.regions_revoked,
                         engines.regions_exhausted, engines.writes_refused);
+  }
+  if (hostile.opened != 0) {
+    line +=
+        fmt::format(", {} hostile openings, {} writes where they may not, {} hostile messages taken, {} not opened",
+                    hostile.opened, hostile.outside + hostile.foreign + hostile.stale, served.taken, served.unopened);
+    const double starving = static_cast<double>(served.longest_starving.count()) * 1e-9;
+    line += fmt::format(", honest senders without memory for {:.3f} s", starving);
   }
   line += fmt::format("; {} datagrams, {} lost, {:.3f} virtual s, {} events, {} violations, hash {:016x}", network.sent,
                       network.sent - std::min(network.sent, network.delivered), virtual_seconds, events,

@@ -11,6 +11,8 @@
 #include "sim/attacker.h"
 #include "sim/checker.h"
 #include "sim/host.h"
+#include "sim/hostile_sender.h"
+#include "sim/hostile_service.h"
 #include "sim/recovery.h"
 #include "sim/scenario.h"
 #include "sim/workload.h"
@@ -38,6 +40,8 @@ struct Report {
   std::uint64_t evicted = 0;      // credentials that had to make room
   std::uint64_t stalls = 0;       // processes that stood still for a while
   std::uint64_t crashes = 0;      // of processes
+  HostileSender::Totals hostile;  // what hostile senders did
+  HostileService::Totals served;  // what those whom they called found in it
   std::vector<std::string> violations;
 
   // One line.
@@ -74,6 +78,7 @@ class Simulation {
   void run_for(Duration d);
   void check_leftovers(Duration patience);
   void check_credentials();
+  void end_hostile();
   bool nothing_was_lost() const;
   void replay_conversation(Duration settle);
   void sabotage_hosts();
@@ -83,6 +88,8 @@ class Simulation {
   World world_;
   Checker checker_;
   Workload workload_;
+  std::unique_ptr<HostileService> service_;              // if there are any hostile senders
+  std::vector<std::unique_ptr<HostileSender>> hostile_;  // one for each
   std::vector<std::unique_ptr<Host>> hosts_;
   std::unique_ptr<Attacker> attacker_;
   std::unique_ptr<Recovery> recovery_;

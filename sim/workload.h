@@ -55,6 +55,10 @@ enum class Sabotage : std::uint8_t {
   keeps_credit,
   keeps_regions,
   repeats_a_nonce,
+  // Of victims of hostile senders.
+  lets_others_write,
+  shows_old_memory,
+  grants_too_much,
 };
 
 // One per run. Lives longer than the hosts.
