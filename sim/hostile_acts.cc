@@ -373,7 +373,7 @@ void HostileSender::break_a_rule(const Aim& aim) {
   const std::vector<std::byte> slice = marked(2);
   const wire::SliceFrame across{.region = region, .record = 0, .offset = buffer::kRecordBytes - 1};
   wire::CargoFrame& cargo = message.cargo;
-  switch (random_.below(8)) {
+  switch (random_.below(9)) {
     case 0:
       return forger_->say(*aim.path, FrameText().put(across), slice);
     case 1:
@@ -391,6 +391,9 @@ void HostileSender::break_a_rule(const Aim& aim) {
       break;
     case 6:
       cargo.payload_bytes = ~std::uint64_t{0};
+      break;
+    case 7:
+      cargo.pattern = static_cast<Pattern>(4 + random_.below(252));  // of streams, or of nothing
       break;
     default:
       message.id.slot = wire::kMaxSlots - 1;

@@ -122,8 +122,8 @@ void HostileSender::call() {
   } else {
     const std::vector<std::byte> text = marked(any_bytes());
     outgoing.is_large = true;
-    outgoing.block =
-        transfer::load_cargo(host_->engine().blocks(), host_->seal(text, 0), {.bytes = text.size()}, marked(8));
+    outgoing.block = transfer::load_cargo(host_->engine().blocks(), host_->seal(text, 0), {.bytes = text.size()},
+                                          Pattern::unary, marked(8));
     outgoing.bytes = wire::kCargoBytes + 8;
   }
   host_->engine().submit(outgoing, world_.now());
@@ -151,7 +151,7 @@ void HostileSender::give(transfer::IncomingTransfer& request) {
   if (random_.chance(0.1)) return engine.fail(request, Code::application, "no", world_.now());
   if (random_.chance(0.4)) return engine.reply(request, {}, marked(random_.below(200)), world_.now());
   const std::vector<std::byte> text = marked(any_bytes());
-  engine.reply_large(request, host_->seal(text, 0), {.bytes = text.size()}, marked(8), world_.now());
+  engine.reply_large(request, host_->seal(text, 0), {.bytes = text.size()}, Pattern::unary, marked(8), world_.now());
 }
 
 // ---- everything else -----------------------------------------------------------------------------------------------

@@ -159,7 +159,7 @@ void HostileService::answer(HostId host, transfer::IncomingTransfer& request) {
   for (std::size_t at = 0; at < text.size(); ++at) {
     text[at] = static_cast<std::byte>(kPlaintextMarker[at % kPlaintextMarker.size()]);
   }
-  engine.reply_large(request, host_of(host).seal(text, 0), {.bytes = text.size()}, {}, world_.now());
+  engine.reply_large(request, host_of(host).seal(text, 0), {.bytes = text.size()}, Pattern::unary, {}, world_.now());
 }
 
 // ---- calls to hostile hosts ----------------------------------------------------------------------------------------

@@ -132,12 +132,23 @@ void Map::end(Token token, bool has_failed) {
   rest(index_of(token));
 }
 
+// Anything but `waits`: the moment has come, or has been and gone.
+Registration Map::look(const Slot& slot, std::uint64_t word, const Condition& condition) const {
+  if (generation_of(word) != generation_of(condition.token)) return look_back(slot, condition);
+  if (!has_come(word)) return Registration::waits;
+  return index_of(word) == kMet || condition.or_failed ? Registration::met : Registration::failed;
+}
+
 Registration Map::add(Waiter& waiter, const Condition& condition) {
   Slot* const slot = find(condition.token);
   if (slot == nullptr) return condition.or_failed ? Registration::met : Registration::forgotten;
+  // Acquire: as in link().
+  const std::uint64_t word = moment_of(*slot, condition.moment).load(std::memory_order_acquire);
+  Registration found = look(*slot, word, condition);
+  if (found != Registration::waits) return found;
   std::uint32_t index = kNobody;
   if (!take_node(index)) {
-    sweep(*slot, condition);
+    sweep_all();
     if (!take_node(index)) return Registration::full;
   }
   Node& node = nodes_[index];
@@ -145,11 +156,11 @@ Registration Map::add(Waiter& waiter, const Condition& condition) {
   node.or_failed = condition.or_failed;
   waiter.hold();
   waiting_.fetch_add(1, std::memory_order_relaxed);
-  std::uint32_t length = 0;
-  const Registration found = link(*slot, index, condition, &length);
+  std::uint32_t length = 1;
+  found = link(*slot, index, condition, length);
   if (found == Registration::waits) {
     if (length >= long_list_ && std::has_single_bit(length)) [[unlikely]]
-      sweep(*slot, condition);
+      sweep(*slot, condition.moment);
     return found;
   }
   waiting_.fetch_sub(1, std::memory_order_relaxed);
@@ -158,32 +169,30 @@ Registration Map::add(Waiter& waiter, const Condition& condition) {
   return found;
 }
 
-Registration Map::link(Slot& slot, std::uint32_t index, const Condition& condition, std::uint32_t* length) {
-  std::atomic<std::uint64_t>& moment = moment_of(slot, condition);
-  const std::uint64_t generation = generation_of(condition.token);
+Registration Map::link(Slot& slot, std::uint32_t index, const Condition& condition, std::uint32_t& length) {
+  std::atomic<std::uint64_t>& moment = moment_of(slot, condition.moment);
+  const std::uint32_t least = length;
   Node& node = nodes_[index];
   // Acquire: with a newer generation, how the one before ended; with the moment, what led to it.
   std::uint64_t word = moment.load(std::memory_order_acquire);
-  std::uint32_t ahead = 0;
   do {
-    if (generation_of(word) != generation) return look_back(slot, generation, condition);
-    if (has_come(word)) {
-      return index_of(word) == kMet || condition.or_failed ? Registration::met : Registration::failed;
-    }
-    node.next.store(index_of(word), std::memory_order_relaxed);
+    const Registration found = look(slot, word, condition);
+    if (found != Registration::waits) return found;
+    const std::uint32_t next = index_of(word);
+    node.next.store(next, std::memory_order_relaxed);
     // Of a list that somebody has taken meanwhile this is another's number; but then the exchange fails.
-    ahead = index_of(word) == kNobody ? 0 : nodes_[index_of(word)].length.load(std::memory_order_relaxed);
-    node.length.store(ahead + 1, std::memory_order_relaxed);
-    // Release: who takes the list sees the node.
-  } while (!moment.compare_exchange_weak(word, word_of(generation, index), std::memory_order_release,
+    length = std::max(least, next == kNobody ? 1 : nodes_[next].length.load(std::memory_order_relaxed) + 1);
+    node.length.store(length, std::memory_order_relaxed);
+    // Release: who takes the list sees the node. From then on it is anybody's.
+  } while (!moment.compare_exchange_weak(word, word_of(generation_of(word), index), std::memory_order_release,
                                          std::memory_order_acquire));
-  *length = ahead + 1;  // from here on the node is anybody's
   return Registration::waits;
 }
 
 // The transfer is gone, and its slot serves another.
-Registration Map::look_back(const Slot& slot, std::uint64_t generation, const Condition& condition) const {
+Registration Map::look_back(const Slot& slot, const Condition& condition) const {
   if (condition.or_failed) return Registration::met;
+  const std::uint64_t generation = generation_of(condition.token);
   // In this order: the history is not newer than the generation that is looked at next, so that ages cannot be
   // mistaken.
   const std::uint64_t history = slot.history.load(std::memory_order_acquire);
@@ -228,28 +237,46 @@ void Map::settle(std::uint64_t list, bool has_failed) {
 }
 
 // Takes the list, and puts those back who have not left. Whoever finds that the moment has come meanwhile is told here.
-void Map::sweep(Slot& slot, Condition condition) {
-  std::atomic<std::uint64_t>& moment = moment_of(slot, condition);
-  const std::uint64_t nobody = word_of(generation_of(condition.token), kNobody);
+void Map::sweep(Slot& slot, Moment which) {
+  std::atomic<std::uint64_t>& moment = moment_of(slot, which);
   std::uint64_t list = moment.load(std::memory_order_relaxed);
   do {
-    if (generation_of(list) != generation_of(condition.token) || has_come(list)) return;
+    if (has_come(list) || index_of(list) == kNobody) return;
     // Acquire: sees the nodes.
-  } while (!moment.compare_exchange_weak(list, nobody, std::memory_order_acquire, std::memory_order_relaxed));
-  std::uint32_t next = kNobody, length = 0;
-  for (std::uint32_t index = reverse(index_of(list)); index != kNobody; index = next) {
+  } while (!moment.compare_exchange_weak(list, word_of(generation_of(list), kNobody), std::memory_order_acquire,
+                                         std::memory_order_relaxed));
+  const std::uint32_t first = reverse(index_of(list));
+  std::uint32_t staying = 0;
+  for (std::uint32_t index = first; index != kNobody; index = nodes_[index].next.load(std::memory_order_relaxed)) {
+    staying += !nodes_[index].waiter->has_left();
+  }
+  std::uint32_t next = kNobody, stayed = 0;
+  for (std::uint32_t index = first; index != kNobody; index = next) {
     Node& node = nodes_[index];
     next = node.next.load(std::memory_order_relaxed);
-    condition.or_failed = node.or_failed;
     Waiter* const waiter = node.waiter;
     if (!waiter->has_left()) {
-      const Registration found = link(slot, index, condition, &length);
+      const Condition condition{.token = word_of(generation_of(list), 0), .moment = which, .or_failed = node.or_failed};
+      // The last one counts for more, so that the next time is when as many have come again.
+      std::uint32_t length = ++stayed == staying ? std::bit_ceil(staying + 1) : 1;
+      const Registration found = link(slot, index, condition, length);
       if (found == Registration::waits) continue;
       found == Registration::met ? waiter->meet() : waiter->fail();
     }
     waiter->release();
     waiting_.fetch_sub(1, std::memory_order_relaxed);
     give_nodes(index, index);
+  }
+}
+
+// There is no node left. Those who have left may have all of them, in lists none of which is long. Where nobody has,
+// this takes long and helps nobody: it is not done every time.
+void Map::sweep_all() {
+  if (fulls_.fetch_add(1, std::memory_order_relaxed) % kFullsPerSweep != 0) return;
+  const std::uint32_t made = made_slots_.load(std::memory_order_acquire);
+  for (std::uint32_t i = 0; i < made; ++i) {
+    sweep(slots_[i], Moment::sent);
+    sweep(slots_[i], Moment::responded);
   }
 }
 

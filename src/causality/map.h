@@ -67,7 +67,8 @@ class Map {
   void note_sent(Token token);  // at most once, before end()
   void end(Token token, bool has_failed);
 
-  // `waits`: takes a reference, and meets or fails the waiter later, those first who came first.
+  // `waits`: takes a reference, and meets or fails the waiter later; those first who came first, as long as the list is
+  // not long.
   [[nodiscard]] Registration add(Waiter& waiter, const Condition& condition);
 
   // For tests and for who watches. Not exact while others are busy.
@@ -76,6 +77,7 @@ class Map {
 
  private:
   static constexpr std::uint32_t kSegment = 1'024;
+  static constexpr std::uint32_t kFullsPerSweep = 1'024;
   static constexpr std::uint64_t kNobody = (1u << 24) - 1;  // in the place of a list's first node: it is empty
 
   struct Slot {
@@ -108,16 +110,18 @@ class Map {
   bool make_nodes();
   void give_nodes(std::uint32_t first, std::uint32_t last);
   Slot* find(Token token);
-  static std::atomic<std::uint64_t>& moment_of(Slot& slot, const Condition& condition) {
-    return condition.moment == Moment::sent ? slot.sent : slot.responded;
+  static std::atomic<std::uint64_t>& moment_of(Slot& slot, Moment moment) {
+    return moment == Moment::sent ? slot.sent : slot.responded;
   }
-  // Puts a node that has a waiter into the list of its condition, and says how long that is. Anything but `waits`: it
-  // is not there.
-  Registration link(Slot& slot, std::uint32_t index, const Condition& condition, std::uint32_t* length);
-  Registration look_back(const Slot& slot, std::uint64_t generation, const Condition& condition) const;
+  Registration look(const Slot& slot, std::uint64_t word, const Condition& condition) const;
+  Registration look_back(const Slot& slot, const Condition& condition) const;
+  // Puts a node that has a waiter into the list of its condition, and says how long that is: as if it were `length` at
+  // least. Anything but `waits`: it is not there.
+  Registration link(Slot& slot, std::uint32_t index, const Condition& condition, std::uint32_t& length);
   std::uint32_t reverse(std::uint32_t first);
   void settle(std::uint64_t list, bool has_failed);
-  void sweep(Slot& slot, Condition condition);
+  void sweep(Slot& slot, Moment which);
+  void sweep_all();
 
   const std::uint32_t long_list_;
   Table<Slot> slots_;
@@ -128,6 +132,7 @@ class Map {
   std::atomic<std::uint32_t> made_slots_{0};
   std::uint32_t made_nodes_ = 0;  // under growing_
   std::atomic<std::size_t> tracked_{0}, waiting_{0};
+  std::atomic<std::uint32_t> fulls_{0};  // how often no node was left
 };
 
 }  // namespace weir::causality

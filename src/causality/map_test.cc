@@ -197,6 +197,38 @@ TEST(Map, SaysWhenAsManyWaitAsCan) {
   EXPECT_EQ(map.add(waiter, responded(map.begin())), Registration::waits) << "there is room again";
 }
 
+TEST(Map, WhatHasComeNeedsNoRoomToBeSeen) {
+  Map map(4, 1);
+  const Token busy = map.begin(), good = map.begin(), bad = map.begin(), sent_only = map.begin();
+  map.end(good, false);
+  map.end(bad, true);
+  map.note_sent(sent_only);
+  Listener waiter(1), other(1);
+  ASSERT_EQ(map.add(waiter, responded(busy)), Registration::waits);
+  EXPECT_EQ(map.add(other, responded(busy)), Registration::full);
+  EXPECT_EQ(map.add(other, responded(good)), Registration::met);
+  EXPECT_EQ(map.add(other, responded(bad)), Registration::failed);
+  EXPECT_EQ(map.add(other, sent(sent_only)), Registration::met);
+  map.end(busy, false);
+}
+
+TEST(Map, ThoseWhoHaveLeftManyShortListsMakeRoom) {
+  Map map(64, 64);
+  std::vector<Token> tokens;
+  Listener gone(64);
+  for (int i = 0; i < 64; ++i) {
+    tokens.push_back(map.begin());
+    ASSERT_EQ(map.add(gone, responded(tokens.back())), Registration::waits);
+  }
+  Listener waiter(1);
+  EXPECT_TRUE(gone.leave());
+  EXPECT_EQ(map.add(waiter, responded(tokens[0])), Registration::waits);
+  EXPECT_EQ(map.waiting(), 1u);
+  for (const Token token : tokens) map.end(token, false);
+  EXPECT_EQ(waiter.goes(), 1);
+  EXPECT_EQ(gone.goes() + gone.fails(), 0);
+}
+
 TEST(Map, LetsGoOfWhoeverStillWaitsWhenItGoes) {
   Listener waiter(2);
   {

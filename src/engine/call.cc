@@ -54,8 +54,10 @@ bool Core::shed_for(const OutgoingCall& call, Instant now) {
   };
   for (const std::uint32_t index : last_given) look(peers.at(index));
   if (const unsigned levels = held.occupied_levels(); levels != 0) {
-    OutgoingCall* const last = held.last_of(static_cast<unsigned>(std::bit_width(levels)) - 1);
-    if (last->depth == 0 && last->priority > (victim != nullptr ? victim->priority : call.priority)) victim = last;
+    OutgoingCall* last = held.last_of(static_cast<unsigned>(std::bit_width(levels)) - 1);
+    for (std::uint32_t i = 0; i < kShedLooks && last != nullptr && last->depth != 0; ++i) last = last->hook.previous;
+    if (last != nullptr && last->depth == 0 && last->priority > (victim != nullptr ? victim->priority : call.priority))
+      victim = last;
   }
   const auto count = static_cast<std::uint32_t>(peers.live());
   for (std::uint32_t i = 0; i < std::min(count, kShedLooks); ++i) look(peers.at(next_shed_look++ % count));
@@ -151,6 +153,8 @@ Core::Verdict Core::on_reply(Path& path, const wire::ReplyFrame& frame, detail::
   OutgoingCall* call = path.calls[part.id.slot];
   if (call == nullptr || call->generation != part.id.generation) return Verdict::fine;  // it ended before
   if (call->has_arrival) return Verdict::fine;                                          // the same opening again
+  if (call->tells_sent && !frame.failed) [[unlikely]]
+    on_sent(*call);                                                // whatever becomes of the reply
   if (part.total > config.limits.inline_bytes + 2) [[unlikely]] {  // beyond what we reserved; 2: an error's code
     fail_call(*call, Code::too_large, "the reply is larger than this side's limit for inline messages", now);
     return Verdict::fine;
@@ -198,7 +202,7 @@ Core::Verdict Core::on_reply(Path& path, const wire::ReplyFrame& frame, detail::
     done.header_bytes = 0;
     events.emit(event::TransferFailed{{}, path.id, part.id.packed(), done.code, done.may_have_run});
     // Who answers has the request, whether or not its acknowledgement came; of a large one, if its handler saw it.
-    if (call->tells_sent && (done.may_have_run || (!call->is_large && !call->is_patient))) on_sent(*call);
+    if (call->tells_sent && (done.may_have_run || !call->is_large)) on_sent(*call);
   } else {
     ++events.counters.calls_completed;
   }

@@ -41,7 +41,7 @@ struct EngineConfig {
   std::uint64_t ahead_bytes = token::Ahead::kDefaultBytes;  // for which a sender is given memory before they come
   int numa_node = -1;  // where that should be: near whoever writes into it; -1: wherever
   // The peer has all of a request whose call asked to be told (OutgoingCall::tells_sent). Inside Engine::deliver(), at
-  // most once and before the call completes; not of one that completes well meanwhile, which says as much.
+  // most once and before the call completes.
   void (*on_sent)(transfer::OutgoingCall& call) = nullptr;
   std::function<void()> wake;                // from any thread: memory of large messages came back
   std::function<bool()> payloads_are_short;  // little is left of Limits::buffer_bytes; null: never

@@ -264,6 +264,10 @@ TEST_P(After, WhatHasEndedIsNotKeptByWhatItWaitedFor) {
       }
       const Result<Reply> late = peer.unary("do", "y", {.deadline = 1ms, .after = {prepare.responded()}}).get();
       EXPECT_EQ(late.error().code(), Code::timeout);
+      // Fails for one of two, on its way or when it is there; the other one goes on.
+      Call bad = peer.unary("fail", "x", {.tracked = true});
+      Call torn = peer.unary("do", "y", {.after = {bad.responded(), prepare.responded()}});
+      EXPECT_EQ(torn.get().error().code(), Code::dependency_failed);
     }
   })
       .join();

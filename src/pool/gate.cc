@@ -208,7 +208,9 @@ void Gate::refuse_wishes_and_answers(Refused& refused) noexcept {
     record = next;
   }
   for (Waiting* waiting = take_waiting(); waiting != nullptr;) {
-    std::exchange(waiting, waiting->link)->release();  // their calls are over
+    Waiting* const one = std::exchange(waiting, waiting->link);  // whose call is over
+    one->forget_gate();
+    one->release();
   }
 }
 

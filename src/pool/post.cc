@@ -147,8 +147,21 @@ void Post::submit(CallRecord* record, Instant now) {
   record->peer = peer.number;
   engine_->submit(*record, now);
   if (record->has_ties) [[unlikely]]
-    arrive(*record, *engine_, now);
+    arrive(record, now);
   worker_->touch(hosted_);
+}
+
+void Post::arrive(CallRecord* record, Instant now) {
+  const causality::Answer answer = pool::arrive(*record);
+  if (answer == causality::Answer::wait) return;
+  take_waiting();  // those who were here before it go on before it
+  pool::go_on(*record, answer, *engine_, now);
+}
+
+void Post::take_waiting() {
+  for (Waiting* waiting = gate_->take_waiting(); waiting != nullptr;) {
+    go_on(std::exchange(waiting, waiting->link));
+  }
 }
 
 void Post::go_on(Waiting* waiting) {
@@ -188,9 +201,7 @@ bool Post::drain(Instant now) {
     }
   }
   take_wishes(now);
-  for (Waiting* waiting = gate_->take_waiting(); waiting != nullptr;) {
-    go_on(std::exchange(waiting, waiting->link));
-  }
+  take_waiting();
   take_answers(now);
   if (!parked_.empty()) [[unlikely]]
     is_busy |= serve_parked(now);

@@ -148,6 +148,8 @@ class Post final : public worker::SeatHost, public std::enable_shared_from_this<
   static Result<engine::Route> admit_large(void* context, const transfer::IncomingTransfer& transfer,
                                            const engine::Opening& opening);
   IncomingRecord* accept(transfer::IncomingTransfer& transfer, Instant now);
+  void arrive(CallRecord* record, Instant now);
+  void take_waiting();
   void accept_large(const MethodEntry& method, transfer::IncomingTransfer& transfer, Instant now);
   static void call_inline(MethodEntry& method, InlineRequest& request);
   Counters read_counters();

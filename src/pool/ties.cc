@@ -83,7 +83,7 @@ Waiting::Waiting(std::shared_ptr<Gate> gate, std::uint32_t conditions) : Waiter(
 void Waiting::tell(Answer) {
   // Ours: once the worker has heard, it may let go of it.
   const std::shared_ptr<Gate> gate = gate_;
-  if (gate->is_closed()) return;  // so its call is over, or about to be
+  if (gate->is_closed()) return forget_gate();  // so its call is over, or about to be
   hold();
   if (gate->is_mine() && gate->post != nullptr) {
     gate->post->go_on(this);
@@ -126,23 +126,22 @@ void on_sent(transfer::OutgoingCall& call) {
   tracked_calls().note_sent(Ties::of(record).token);
 }
 
-void arrive(CallRecord& record, engine::Engine& engine, Instant now) {
+Answer arrive(CallRecord& record) {
   Waiting* const waiting = Ties::of(record).waiting;
-  if (waiting == nullptr) return;
+  if (waiting == nullptr) return Answer::wait;  // for nobody
   waiting->record = &record;
   const Answer answer = waiting->arrive();
+  if (answer != Answer::wait) waiting->forget_gate();  // nobody tells it anything
+  return answer;
+}
+
+void go_on(CallRecord& record, Answer answer, engine::Engine& engine, Instant now) {
   if (answer == Answer::go) engine.release(record, now);
   if (answer == Answer::fail) engine.fail_held(record, Code::dependency_failed, kDependencyFailed, now);
 }
 
 void go_on(Waiting* waiting, engine::Engine& engine, Instant now) {
-  if (CallRecord* const record = waiting->record) {
-    if (waiting->look() == Answer::fail) {
-      engine.fail_held(*record, Code::dependency_failed, kDependencyFailed, now);
-    } else {
-      engine.release(*record, now);
-    }
-  }
+  if (waiting->record != nullptr) go_on(*waiting->record, waiting->look(), engine, now);
   waiting->forget_gate();
   waiting->release();
 }

@@ -64,8 +64,9 @@ std::optional<Error> tie(CallRecord& record, const std::shared_ptr<Gate>& gate, 
 
 // ---- on the worker ----
 void on_sent(transfer::OutgoingCall& call);  // EngineConfig::on_sent
-// The engine has the record: holds it back, or lets it go on.
-void arrive(CallRecord& record, engine::Engine& engine, Instant now);
+// The engine has the record and holds it. Anything but `wait`: it does not have to.
+causality::Answer arrive(CallRecord& record);
+void go_on(CallRecord& record, causality::Answer answer, engine::Engine& engine, Instant now);
 // What it waited for has come. Takes over one reference.
 void go_on(Waiting* waiting, engine::Engine& engine, Instant now);
 
