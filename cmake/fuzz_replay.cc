@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/random.h"
@@ -18,10 +19,6 @@ namespace {
 
 using Input = std::vector<std::uint8_t>;
 
-#ifndef WEIR_MUTATIONS
-#define WEIR_MUTATIONS 20'000
-#endif
-constexpr int kMutations = WEIR_MUTATIONS;
 constexpr std::size_t kLongestRandomInput = 2'048;
 
 Input read(const std::filesystem::path& path) {
@@ -65,10 +62,15 @@ Input mutate(const std::vector<Input>& corpus, weir::Random& random) {
 
 }  // namespace
 
+//   x_fuzz [--mutations=N] [FILE | DIRECTORY]...
 int main(int argc, char** argv) {
   std::vector<std::filesystem::path> files;
+  int mutations = 20'000;
+  constexpr std::string_view kOption = "--mutations=";
   for (int i = 1; i < argc; ++i) {
-    if (std::filesystem::is_directory(argv[i])) {
+    if (std::string_view(argv[i]).starts_with(kOption)) {
+      mutations = std::stoi(argv[i] + kOption.size());
+    } else if (std::filesystem::is_directory(argv[i])) {
       for (const auto& entry : std::filesystem::recursive_directory_iterator(argv[i])) {
         if (entry.is_regular_file()) files.push_back(entry.path());
       }
@@ -87,7 +89,7 @@ int main(int argc, char** argv) {
   run({});
   for (const auto& input : corpus) run(input);
   weir::Random random(1);
-  for (int i = 0; i < kMutations; ++i) run(mutate(corpus, random));
-  std::printf("%zu inputs of the corpus and %d mutations\n", corpus.size(), kMutations);
+  for (int i = 0; i < mutations; ++i) run(mutate(corpus, random));
+  std::printf("%zu inputs of the corpus and %d mutations\n", corpus.size(), mutations);
   return 0;
 }

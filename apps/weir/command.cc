@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <CLI/Error.hpp>
 #include <algorithm>
 #include <cstdio>
 

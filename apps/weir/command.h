@@ -1,7 +1,6 @@
 // What every command of `weir` shares: how it is added to the program, how it fails, and what it overhears.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <atomic>
 #include <cstdint>
 #include <mutex>
@@ -11,6 +10,10 @@
 
 #include "weir/error.h"
 #include "weir/event.h"
+
+namespace CLI {
+class App;
+}
 
 namespace weir::command {
 

@@ -1,6 +1,7 @@
 // `weir cp` and `weir serve-files`: files and trees to a peer's directory and back.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

@@ -1,6 +1,7 @@
 // `weir demo`: one client, many servers, thousands of calls at once, on this machine.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <chrono>
 #include <coroutine>
 #include <cstdio>

@@ -1,5 +1,6 @@
 #include "apps/weir/security_options.h"
 
+#include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <vector>
 

@@ -1,11 +1,14 @@
 // SecurityOptions: how a command and its peers know each other. What `weir perf` and `weir cp` have in common.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
 
 #include "weir/config.h"
+
+namespace CLI {
+class App;
+}
 
 namespace weir::command {
 
