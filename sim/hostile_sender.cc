@@ -149,7 +149,9 @@ void HostileSender::run_give(void* context, transfer::IncomingTransfer& request,
 void HostileSender::give(transfer::IncomingTransfer& request) {
   engine::Engine& engine = host_->engine();
   if (random_.chance(0.1)) return engine.fail(request, Code::application, "no", world_.now());
-  if (random_.chance(0.4)) return engine.reply(request, {}, marked(random_.below(200)), world_.now());
+  if (random_.chance(0.4) || may_be_adopted(request.generation)) {
+    return engine.reply(request, {}, marked(random_.below(200)), world_.now());
+  }
   const std::vector<std::byte> text = marked(any_bytes());
   engine.reply_large(request, host_->seal(text, 0), {.bytes = text.size()}, Pattern::unary, marked(8), world_.now());
 }
@@ -277,7 +279,8 @@ std::optional<HostileSender::Message> HostileSender::make_message(const Aim& aim
     return message;
   }
   message.text = marked(cargo.body_bytes);
-  if (kind == Kind::any && random_.chance(0.25)) {
+  const bool may_be = message.side == wire::Side::request || may_be_adopted(message.id.generation);
+  if (kind == Kind::any && may_be && random_.chance(0.25)) {
     cargo.adopted = true;
     cargo.payload_bytes = std::min<std::uint64_t>(random_.below(100), cargo.body_bytes);
     cargo.first_record = random_.below(cargo.body_bytes - cargo.payload_bytes + 1);

@@ -114,7 +114,9 @@ class HostileSender final : public Application {
   wire::TransferId any_id(const Aim& aim);
   wire::Side any_side() { return static_cast<wire::Side>(random_.below(2)); }
   std::uint64_t any_region(const Aim& aim);
-  // What the application seals itself nobody verifies, so that all that is written for it must be marked.
+  // What the application seals itself nobody verifies, so that all that is written for it must be marked. What its own
+  // engine writes for a large reply is not, and would go to the same transfer: so a reply is either's.
+  static bool may_be_adopted(std::uint64_t generation) { return generation % 2 == 0; }
   enum class Kind : std::uint8_t { any, sealed, empty };
   std::optional<Message> make_message(const Aim& aim, Kind kind = Kind::any);
   // False: there is no credit for it.
