@@ -179,6 +179,26 @@ void rotate(Scenario& s, Random& random) {
   s.least_success = 0.8;
 }
 
+// Chains of calls that come after each other, over a network that loses and hosts that die.
+void after(Scenario& s, Random& random) {
+  s.faults = {.loss = random.chance(0.3) ? 0 : random.fraction() * 0.2,
+              .duplicate = random.chance(0.5) ? 0.05 : 0,
+              .reorder = random.chance(0.5) ? random.fraction() * 0.3 : 0,
+              .reorder_delay = between(random, 10us, 2ms)};
+  s.crashes = random.chance(0.4) ? static_cast<std::uint32_t>(between(random, 1, 3)) : 0;
+  s.longest_absence = 50ms;
+  s.partitions = random.chance(0.2) ? 1 : 0;
+  s.longest_partition = 60ms;
+  s.workload.sequels = {.tracked = 0.7, .after = 0.6};
+  s.workload.window = static_cast<std::uint32_t>(between(random, 4, 24));
+  s.workload.shortest_deadline = random.chance(0.5) ? 5ms : 1s;
+  s.workload.cancelled = 0.1;
+  if (random.chance(0.5)) {
+    s.workload.large = 0.2;
+    s.workload.largest_large_bytes = 1u << 20;
+  }
+}
+
 // Spreads the calls over the span, so that they meet what happens in it: a short one in which much goes on, or one
 // that is longer than a peer may be silent.
 void spread(Scenario& s, Random& random) {
@@ -210,6 +230,7 @@ constexpr Named kScenarios[] = {
     {"priorities", priorities},
     {"mtu", mtu},
     {"rotate", rotate},
+    {"after", after},
     {"identity_lossy", identity_lossy},
     {"identity_both", identity_both},
     {"identity_start", identity_start},

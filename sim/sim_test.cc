@@ -77,6 +77,14 @@ INSTANTIATE_TEST_SUITE_P(
                     Broken{"KeepsAReceiveBuffer", Sabotage::keeps_a_receive_buffer, " receive buffers left over"}),
     [](const auto& test) { return std::string(test.param.test); });
 
+TEST(ABrokenHost, ThatDoesNotWaitForWhatItsCallsComeAfterIsCaught) {
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    ASSERT_TRUE(run_one("after", seed).violations.empty()) << all_violations(run_one("after", seed));
+    const Report report = run_one("after", seed, {.sabotage = Sabotage::goes_on_early});
+    EXPECT_NE(all_violations(report).find(", which it comes after"), std::string::npos) << all_violations(report);
+  }
+}
+
 // Builds that watch every nonce watch those of the simulator, too.
 TEST(ABrokenHostDeathTest, ThatRepeatsANonceIsStopped) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");  // sanitizers run threads of their own

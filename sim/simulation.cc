@@ -84,6 +84,7 @@ void Simulation::make_hosts() {
     }
     config.timeouts = scenario_.timeouts;
     config.rotate_packets = scenario_.rotate_packets;
+    config.on_sent = &Workload::on_sent;
     std::optional<HostIdentity> identity;
     if (const auto& shape = scenario_.identity) {
       identity = {.keeps_signer = shape->keeps_signer, .grace = shape->grace, .simultaneous = shape->simultaneous};
@@ -378,7 +379,7 @@ Report Simulation::run() {
   if (recovery_) recovery_->check_end();
 
   if (attacker_) replay_conversation(settle);
-  workload_.check_untouched();
+  workload_.check_end();
   return report();
 }
 

@@ -43,7 +43,12 @@ struct Workload::Call {
 };
 
 Workload::Workload(World& world, Checker& checker, const WorkloadShape& shape, Sabotage sabotage)
-    : world_(world), checker_(checker), shape_(shape), sabotage_(sabotage), choices_(stream(world.seed, "workload")) {}
+    : world_(world),
+      checker_(checker),
+      shape_(shape),
+      sabotage_(sabotage),
+      choices_(stream(world.seed, "workload")),
+      sequels_(world, checker, hosts_, shape.sequels, sabotage == Sabotage::goes_on_early) {}
 
 Workload::~Workload() = default;
 
@@ -65,6 +70,7 @@ void Workload::on_start(HostId host) {
 }
 
 void Workload::on_stop(HostId host) {
+  sequels_.on_stop(host);
   Site& site = sites_[host];
   for (auto& [key, pending] : site.pending) {
     if (pending.pin != nullptr) detail::unpin(pending.pin);
@@ -254,7 +260,9 @@ void Workload::submit(HostId host, const Wish& wish) {
   outgoing.depth = instruction.depth;
   load(host, outgoing, instruction);
   world_.journal.note(now, "submit id caller callee bytes", {id, host, wish.callee, instruction.bytes});
+  if (wish.is_chain) sequels_.tie(host, id, outgoing, choices_);
   engine.submit(outgoing, now);
+  sequels_.arrive(id);
   if (!wish.is_patient) prepare_cancel(host, call);
 }
 
@@ -285,7 +293,13 @@ void Workload::complete(transfer::OutgoingCall& outgoing, const transfer::Outcom
   call.workload->on_complete(call, outcome);
 }
 
+void Workload::on_sent(transfer::OutgoingCall& outgoing) {
+  Call& call = reinterpret_cast<Call&>(outgoing);
+  call.workload->sequels_.on_sent(call.id);
+}
+
 void Workload::on_complete(Call& call, const transfer::Outcome& outcome) {
+  sequels_.on_complete(call.id, outcome);
   const Duration slack = kSlack + hosts_[call.host]->time_stalled();
   if (outcome.failed && has_lost_pieces(checker_.record(call.id), outcome.code)) checker_.excuse(call.id);
   checker_.on_complete(call.id, outcome, slack);
@@ -304,7 +318,8 @@ void Workload::on_complete(Call& call, const transfer::Outcome& outcome) {
   }
 }
 
-void Workload::check_untouched() {
+void Workload::check_end() {
+  sequels_.check_end();
   for (auto& [host, site] : sites_) {
     for (const auto& call : site.calls) {
       if (!call->ended) continue;
@@ -340,6 +355,7 @@ void Workload::on_request(HostId host, transfer::IncomingTransfer& request) {
     checker_.check_memory(*hosts_[host]);
   }
   const CallRecord* record = checker_.on_run(host, hosts_[host]->config(), request, message, header_bytes);
+  if (record != nullptr) sequels_.on_run(record->instruction.id);
   if (record == nullptr) {
     engine.fail(request, Code::invalid_argument, "not a request of this simulation", world_.now());
     return;

@@ -12,6 +12,7 @@
 #include "sim/checker.h"
 #include "sim/host.h"
 #include "sim/message.h"
+#include "sim/sequels.h"
 #include "sim/world.h"
 
 namespace weir::sim {
@@ -36,6 +37,7 @@ struct WorkloadShape {
   double large = 0;  // share of requests, and of replies, that are larger than an inline message
   std::size_t largest_large_bytes = 8u << 20;
   std::size_t piece_bytes = 0;    // of payloads; not 0: what the receiver says that it has is freed
+  SequelShape sequels;            // calls that come after others
   bool must_succeed = false;      // no call may fail for a reason of the network
   std::vector<HostId> urgent;     // make small calls of the most urgent priority; all others then make large ones
   std::vector<HostId> untrusted;  // no call from or to these may succeed
@@ -55,6 +57,7 @@ enum class Sabotage : std::uint8_t {
   keeps_credit,
   keeps_regions,
   repeats_a_nonce,
+  goes_on_early,
   // Of victims of hostile senders.
   lets_others_write,
   shows_old_memory,
@@ -76,8 +79,9 @@ class Workload final : public Application {
   // One call from every caller to every callee.
   void call_everybody(bool must_succeed);
   bool is_done() const { return (stopped_ || quota_used_up()) && checker_.all_ended(); }
-  // Calls whose memory the engine wrote to after it had let go of them.
-  void check_untouched();
+  // Calls whose memory the engine wrote to after it had let go of them, and those that are waited for.
+  void check_end();
+  static void on_sent(transfer::OutgoingCall& call);  // EngineConfig::on_sent
 
  private:
   struct Serving;
@@ -136,6 +140,7 @@ class Workload final : public Application {
   Sabotage sabotage_;
   Random choices_;
   std::vector<Host*> hosts_;
+  Sequels sequels_;
   std::map<HostId, Site> sites_;
   std::uint64_t next_pending_ = 1;
   bool stopped_ = false;
