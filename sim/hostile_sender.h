@@ -1,6 +1,6 @@
-// HostileSender: a member like any other, which knows the secret, calls correctly, and between its calls says what no
-// engine would: writes where it may not, messages that never come, tokens that are not its own, answers nobody asked
-// for.
+// HostileSender: a member like any other, with the secret or a certificate, which calls correctly, and between its
+// calls says what no engine would: writes where it may not, messages that never come, tokens that are not its own,
+// answers nobody asked for.
 #pragma once
 
 #include <array>

@@ -214,40 +214,41 @@ bool is_timed(const Scenario& s) {
 
 struct Named {
   std::string_view name;
+  std::string_view says;
   Maker make;
 };
 constexpr Named kScenarios[] = {
-    {"calm", calm},
-    {"lossy", lossy},
-    {"reorder", reorder},
-    {"corrupt", corrupt},
-    {"partition", partition},
-    {"restart", restart},
-    {"stall", stall},
-    {"mixed", mixed},
-    {"hostile", hostile},
-    {"incast", incast},
-    {"priorities", priorities},
-    {"mtu", mtu},
-    {"rotate", rotate},
-    {"after", after},
-    {"identity_lossy", identity_lossy},
-    {"identity_both", identity_both},
-    {"identity_start", identity_start},
-    {"identity_crash", identity_crash},
-    {"identity_clock", identity_clock},
-    {"identity_evict", identity_evict},
-    {"identity_renew", identity_renew},
-    {"identity_restart", identity_restart},
-    {"identity_replay", identity_replay},
-    {"identity_mixed", identity_mixed},
-    {"large", large},
-    {"large_revoke", large_revoke},
-    {"large_exhausted", large_exhausted},
-    {"large_expiry", large_expiry},
-    {"large_restart", large_restart},
-    {"large_hostile", large_hostile},
-    {"large_hostile_sender", large_hostile_sender},
+    {"calm", "nothing goes wrong: every call must succeed", calm},
+    {"lossy", "up to 30 % of all packets are lost", lossy},
+    {"reorder", "packets overtake each other, some come twice", reorder},
+    {"corrupt", "bits are bent on the way", corrupt},
+    {"partition", "hosts lose sight of each other for a while", partition},
+    {"restart", "processes die, or close, and come back", restart},
+    {"stall", "workers stand still for a while", stall},
+    {"mixed", "a little of all of these", mixed},
+    {"hostile", "somebody on the wire who knows no secret replays, bends and makes up packets", hostile},
+    {"incast", "many clients, one slow server behind a thin link", incast},
+    {"priorities", "urgent calls beside bulk, at a server with little room", priorities},
+    {"mtu", "paths that carry less than they did", mtu},
+    {"rotate", "keys that are rotated every few packets", rotate},
+    {"after", "calls that come after others, with loss and crashes", after},
+    {"identity_lossy", "identities: handshakes that lose packets", identity_lossy},
+    {"identity_both", "identities: both sides shake hands at once", identity_both},
+    {"identity_start", "identities: callers that are there before those they call", identity_start},
+    {"identity_crash", "identities: processes die in the middle of handshakes", identity_crash},
+    {"identity_clock", "identities: clocks that are wrong by minutes or by hours", identity_clock},
+    {"identity_evict", "identities: more peers than are remembered", identity_evict},
+    {"identity_renew", "identities: credentials that are renewed under load", identity_renew},
+    {"identity_restart", "identities: a peer comes back, and is found at once", identity_restart},
+    {"identity_replay", "identities: a recorded conversation is played again", identity_replay},
+    {"identity_mixed", "identities: a little of all of these", identity_mixed},
+    {"large", "large messages over a network that loses, reorders and corrupts", large},
+    {"large_revoke", "large messages whose memory is taken back at any moment", large_revoke},
+    {"large_exhausted", "large messages for which there is too little memory", large_exhausted},
+    {"large_expiry", "large messages whose memory expires", large_expiry},
+    {"large_restart", "large messages between processes that die", large_restart},
+    {"large_hostile", "large messages, whose packets somebody on the wire sends again, bent", large_hostile},
+    {"large_hostile_sender", "large messages, and members who know the keys and break the rules", large_hostile_sender},
 };
 
 constexpr auto kNames = [] {
@@ -259,6 +260,11 @@ constexpr auto kNames = [] {
 }  // namespace
 
 std::span<const std::string_view> scenario_names() { return kNames; }
+
+std::string_view describe_scenario(std::string_view name) {
+  const auto* found = std::ranges::find(kScenarios, name, &Named::name);
+  return found == std::end(kScenarios) ? std::string_view{} : found->says;
+}
 
 std::optional<Scenario> make_scenario(std::string_view name, std::uint64_t seed) {
   const auto* found = std::ranges::find(kScenarios, name, &Named::name);

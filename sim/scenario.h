@@ -82,6 +82,7 @@ struct Scenario {
 };
 
 std::span<const std::string_view> scenario_names();
+std::string_view describe_scenario(std::string_view name);  // what goes wrong in it; empty if there is no such
 // Nothing if there is no scenario of that name.
 std::optional<Scenario> make_scenario(std::string_view name, std::uint64_t seed);
 

@@ -53,10 +53,20 @@ void add_sim_command(CLI::App& app) {
   for (std::string_view name : sim::scenario_names()) names.emplace_back(name);
 
   CLI::App* command = app.add_subcommand("sim", "Run the protocol in a simulated network and check its rules");
+  std::string scenarios = "Scenarios:";
+  for (const std::string& name : names) {
+    scenarios.append("\n  ").append(name).append(std::string(name.size() < 22 ? 22 - name.size() : 1, ' '));
+    scenarios.append(sim::describe_scenario(name));
+  }
+  command->footer(scenarios);
+  CLI::Validator one_of_them = CLI::IsMember(names);
+  one_of_them.description("");  // which are in the footer
   command->add_option("--seed", options->seed, "Decides everything that happens in the run")->capture_default_str();
   command
-      ->add_option("--scenario", options->scenario, "What goes wrong; all of them, one after the other, if not given")
-      ->check(CLI::IsMember(names));
+      ->add_option("--scenario", options->scenario,
+                   "What goes wrong (below); all of them, one after the other, if not given")
+      ->check(one_of_them)
+      ->type_name("NAME");
   command->add_option("--seeds", options->seeds, "Run so many seeds from --seed on, taking the scenarios in turn")
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000'000}))
       ->capture_default_str();

@@ -80,6 +80,8 @@ void Core::on_timeout(Instant now) {
 
 // A call that never left says why, as far as its peer's hello has shown it.
 void Core::on_deadline(OutgoingCall& call, Instant now) {
+  if (call.state == OutgoingCall::State::held) [[unlikely]]
+    return fail_call(call, Code::timeout, "the deadline passed while it waited for calls that it comes after", now);
   if (call.state != OutgoingCall::State::queued) return fail_call(call, Code::timeout, "the deadline passed", now);
   const Peer& peer = *peers.at(call.peer);
   const Path* path = path_of(*peers.at(call.peer));

@@ -168,6 +168,7 @@ TEST_P(After, ItsDeadlineRunsWhileItWaitsAndItCanBeDropped) {
   const Result<Reply> got = late.get();
   ASSERT_FALSE(got);
   EXPECT_EQ(got.error().code(), Code::timeout);
+  EXPECT_NE(got.error().message().find("while it waited for calls that it comes after"), std::string::npos);
   EXPECT_FALSE(got.error().may_have_run());
   dropped.cancel();
   first.let_go();
