@@ -219,6 +219,7 @@ TEST_F(Hold, ALargeRequestIsThereWhenItsDataIs) {
   EXPECT_FALSE(is_opened_only);
   EXPECT_EQ(call.completions, 0);
   give_up(pair, call);
+  pair.on_wire = nullptr;  // what it looks at ends before the pair
 }
 
 TEST_F(Hold, WhatCompletesAtOnceNeedNotBeToldOf) {
