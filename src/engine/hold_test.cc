@@ -40,6 +40,8 @@ struct Hold : ::testing::Test {
     EXPECT_EQ(pair.client().census().calls_sent, 0u);
     EXPECT_EQ(pair.client().census().timers, 0u);
   }
+  // Beside the fixture's own, and so with keys of its own.
+  static Pair another(const EngineConfig& config) { return Pair(config, testing::test_config(true, 2222), 77); }
   // So that the engine forgets it before it goes.
   static void give_up(Pair& pair, TestCall& call) {
     pair.client().cancel(call, pair.now);
@@ -104,7 +106,7 @@ TEST_F(Hold, ItsDeadlineRunsItCanBeCancelledAndItEndsWithTheEngine) {
 TEST_F(Hold, HeldCallsCountAmongThoseThatWait) {
   EngineConfig config = client_config();
   config.limits.queued_calls = 2;
-  Pair small(config);
+  Pair small = another(config);
   TestCall calls[3];
   for (TestCall& call : calls) {
     call.is_held = true;
@@ -120,7 +122,7 @@ TEST_F(Hold, HeldCallsCountAmongThoseThatWait) {
 TEST_F(Hold, TheLeastUrgentOfThemIsRefusedForAMoreUrgentCall) {
   EngineConfig config = client_config();
   config.limits.queued_calls = 2;
-  Pair small(config);
+  Pair small = another(config);
   small.serve_large_echo();
   TestCall held[2], urgent;
   for (TestCall& call : held) {
@@ -244,7 +246,7 @@ TEST_F(Hold, WhatCompletesAtOnceNeedNotBeToldOf) {
 TEST_F(Hold, FragmentsThatAPathThatEndedHadDoNotCount) {
   EngineConfig config = client_config();
   config.datagram_bytes = 1'300;
-  Pair restarting(config);
+  Pair restarting = another(config);
   restarting.mtu = 1'300;
   restarting.serve_large_echo();
   TestCall call;
