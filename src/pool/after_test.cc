@@ -30,9 +30,10 @@ struct Recorder {
       request.reply(request.body().first(std::min<std::size_t>(request.body().size(), 32)));
     }));
     EXPECT_TRUE(pool.serve_inline("hang", [this](InlineRequest& request) {
-      note(std::string(request.header_text()));
-      std::lock_guard lock(mutex);
+      std::string what(request.header_text());
+      std::lock_guard lock(mutex);  // who sees the note finds the call
       hung.push_back(request.defer());
+      seen.push_back(std::move(what));
     }));
     EXPECT_TRUE(pool.serve_inline("fail", [this](InlineRequest& request) {
       note(std::string(request.header_text()));
