@@ -10,7 +10,7 @@
 // Slots are used again in the order in which they came free, after a rest, and each remembers how its last generations
 // ended: a token tells the truth long after its transfer has gone.
 //
-// Waiters that have left stay in their list until it becomes long, or the moment comes.
+// Waiters that have left stay in their list until it becomes long, no room is left, or the moment comes.
 #pragma once
 
 #include <atomic>
