@@ -31,6 +31,8 @@ BROADCAST_PEERS = 16
 PEERS["udp-bulk-many"] = Peer(f"raw UDP, GSO, to {BROADCAST_PEERS}", "udp_bulk", None, "udp",
                               both=["--peers", str(BROADCAST_PEERS)])
 WEIR_WITH_SECRET = "weir-secret"  # the peer of a case whose Weir has an identity
+OTHER_BUILD = "other-build"  # the peer of every case with --against: another build of the weir command
+NO_WORSE = 0.97  # the smallest ratio to another build that still counts as equal
 
 
 def at_least(bound):

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 
-from cases import BROADCAST_PEERS, MTUS, NEAR_NS, NEAR_PATIENCE_S, NEAR_TRIES, PEERS, Case
+from cases import BROADCAST_PEERS, MTUS, NEAR_NS, NEAR_PATIENCE_S, NEAR_TRIES, OTHER_BUILD, PEERS, Case
 from processes import LOOPBACK, Failure, Server, free_ports, last_words, process_cpu_seconds, run_client
 
 
@@ -48,18 +48,19 @@ class Bench:
     def reply(self, case):
         return ["--reply", str(case.reply)]
 
-    def weir_server(self, idle, mtu, security=(), servers=1):
+    def weir_server(self, idle, mtu, security=(), servers=1, weir=None):
         port = free_ports("udp", servers)
-        command = [str(self.weir), "perf", "server", "--listen", f"{LOOPBACK}:{port}", "--core",
+        command = [str(weir or self.weir), "perf", "server", "--listen", f"{LOOPBACK}:{port}", "--core",
                    str(self.options.server_core), "--mode", "inline", "--idle", idle, "--servers", str(servers),
                    *security]
         return Server(command + (["--mtu", str(mtu)] if mtu else []), "udp", port + servers - 1, self.environment)
 
-    def measure_weir(self, case, mtu, security=()):
+    def measure_weir(self, case, mtu, security=(), weir=None):
+        """`weir`: the command that is both server and client; by default the one that is measured."""
         servers = BROADCAST_PEERS if case.broadcast else 1
-        with self.weir_server(case.server_idle, mtu, security, servers) as server:
+        with self.weir_server(case.server_idle, mtu, security, servers, weir) as server:
             first = server.port - servers + 1
-            command = [str(self.weir), "perf", "broadcast" if case.broadcast else "client",
+            command = [str(weir or self.weir), "perf", "broadcast" if case.broadcast else "client",
                        *self.client_common(case, first), *([] if case.broadcast else self.reply(case)), "--mode",
                        case.client_mode, "--json", *security, *(["--mtu", str(mtu)] if mtu else [])]
             if case.broadcast:
@@ -103,7 +104,8 @@ class Bench:
     def compare(self, case, mtu, peer_name):
         """One row: `pairs` pairs of Weir and the peer, alternating."""
         peer = PEERS.get(peer_name)
-        label = peer.label if peer else "weir with a secret"
+        other = self.options.against if peer_name == OTHER_BUILD else None
+        label = peer.label if peer else "the other build" if other else "weir with a secret"
         row = {"peer": peer_name, "label": label, "pairs": [], "distances_ns": [], "status": "ok"}
         if peer and not self.is_built(peer):
             row["status"] = "not built" + (f" (install {peer.package}, then configure again)" if peer.package else "")
@@ -118,7 +120,8 @@ class Bench:
                         pair["weir"] = self.measure_weir(case, mtu, self.security(case))
                         distances.append(self.core_distance())
                     side = label
-                    pair["peer"] = self.measure_peer(case, peer) if peer else self.measure_weir(case, mtu)
+                    pair["peer"] = (self.measure_peer(case, peer) if peer
+                                    else self.measure_weir(case, mtu, self.security(case) if other else (), other))
                     distances.append(self.core_distance())
                     farthest = max((distance for distance in distances if distance is not None), default=None)
                     if not self.options.near or farthest is None or farthest < NEAR_NS:

@@ -6,7 +6,8 @@ import platform
 import statistics
 import sys
 
-from cases import HANDSHAKE, HANDSHAKE_ROWS, IDLE, IDLE_GOAL_PERCENT, MTUS, NEAR_NS, STEPS, UNDISTURBED_SHARE
+from cases import (HANDSHAKE, HANDSHAKE_ROWS, IDLE, IDLE_GOAL_PERCENT, MTUS, NEAR_NS, NO_WORSE, STEPS,
+                   UNDISTURBED_SHARE)
 from processes import Failure
 
 
@@ -63,6 +64,15 @@ def smallest_spinning_share(row):
     return min((report["cpu_s"] / report["seconds"] for report in reports), default=1.0)
 
 
+def judge_against(result, case, row):
+    """Whether the build that is measured is as quick as the other one, within what is measurable."""
+    ratio = row.get("ratio_median")
+    if case.metric == "latency":
+        judge(result, f"at most {1 / NO_WORSE:.2f} x {row['label']}", ratio is not None and ratio <= 1 / NO_WORSE)
+    else:
+        judge(result, f"at least {NO_WORSE} x {row['label']}", ratio is not None and ratio >= NO_WORSE)
+
+
 def run_case(bench, case, mtu_name):
     mtu = MTUS[mtu_name]
     result = {"case": case.name, "mtu": mtu_name, "request_bytes": case.request, "reply_bytes": case.reply,
@@ -70,7 +80,7 @@ def run_case(bench, case, mtu_name):
     print(f"\n{case.name}, MTU {mtu_name}: {case.request} B requests, {case.reply} B replies, "
           f"{case.window} outstanding, client {case.client_mode}; {case.what()}")
     print(f"  {'peer':<20} {'peer':>14}" + ("" if bench.options.peers_only else f" {'weir':>16} {'weir/peer':>12}"))
-    for name in case.peers if case.identity else bench.options.peers or case.peers:
+    for name in case.peers if case.identity and not bench.options.against else bench.options.peers or case.peers:
         row = bench.compare(case, mtu, name)
         result["rows"].append(row)
         print_row(case, row)
@@ -86,6 +96,10 @@ def run_case(bench, case, mtu_name):
         print(f"    weir: {case.show(result['weir_median'])} in {len(reports)} runs"
               + (f", MTU {seen}" if seen else "")
               + (f", goodput {statistics.median(goodput):.3f}" if goodput else ""))
+    if bench.options.against:
+        for row in result["rows"]:
+            judge_against(result, case, row)
+        return result
     if case.goal:
         text, reached = case.goal_at(mtu_name)
         judge(result, f"weir {text}", reports and reached(result["weir_median"]))

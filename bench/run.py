@@ -14,7 +14,7 @@ import signal
 import sys
 
 sys.dont_write_bytecode = True  # no __pycache__ beside the sources
-from cases import CASES, HANDSHAKE, IDLE, MTUS, PEERS, STEPS, UNDISTURBED_SHARE, WEIR_WITH_SECRET  # noqa: E402
+from cases import CASES, HANDSHAKE, IDLE, MTUS, OTHER_BUILD, PEERS, STEPS, UNDISTURBED_SHARE, WEIR_WITH_SECRET  # noqa: E402
 from measure import Bench  # noqa: E402
 from report import (aes_backend, machine_facts, run_case, run_handshakes, run_idle, run_steps,  # noqa: E402
                     smallest_spinning_share)
@@ -33,6 +33,8 @@ def parse_arguments():
     parser.add_argument("--case", dest="cases", action="append", choices=names, help="only this case; may be repeated")
     parser.add_argument("--peer", dest="peers", action="append", choices=list(PEERS),
                         help="compare with this one instead of the case's own peers; repeatable")
+    parser.add_argument("--against", type=pathlib.Path, metavar="WEIR",
+                        help="compare with this weir command, of another build, instead of the peers")
     parser.add_argument("--mtu", dest="mtus", action="append", choices=list(MTUS), help="only this MTU; repeatable")
     parser.add_argument("--near", action="store_true",
                         help="measure while both cores share a cache, which on a virtual machine comes and goes: wait "
@@ -47,6 +49,12 @@ def parse_arguments():
     if options.quick:
         options.pairs, options.seconds = 3, 0.5
         options.mtus = options.mtus or ["1500"]
+    if options.against:
+        if options.peers or options.peers_only:
+            parser.error("--against takes the place of the peers")
+        if not os.access(options.against, os.X_OK):
+            parser.error(f"there is no weir command at {options.against}")
+        options.peers = [OTHER_BUILD]
     options.json = options.json or options.build / "results.json"
     if options.pairs < 1 or options.seconds <= 0:
         parser.error("--pairs and --seconds must be positive")
@@ -79,11 +87,12 @@ def main():
         # The peers do not know the MTU setting: without Weir one round is enough.
         for mtu_name in (["loopback"] if options.peers_only else options.mtus or MTUS):
             results.append(run_case(bench, case, mtu_name))
-    if not options.peers_only and (not options.cases or IDLE in options.cases):
+    alone = not options.peers_only and not options.against  # what has no other build to alternate with
+    if alone and (not options.cases or IDLE in options.cases):
         results.append(run_idle(bench))
-    if not options.peers_only and (not options.cases or HANDSHAKE in options.cases):
+    if alone and (not options.cases or HANDSHAKE in options.cases):
         results.append(run_handshakes(bench))
-    if not options.peers_only and (not options.cases or STEPS in options.cases):
+    if alone and (not options.cases or STEPS in options.cases):
         results.extend(run_steps(bench, mtu_name) for mtu_name in options.mtus or MTUS)
     bench.close()
     if not options.peers_only:
