@@ -97,6 +97,7 @@ void Core::on_path_timer(Path& path, Instant now) {
   touch(path);  // collect() sends what is due and arms the timer again
   if (path.expires <= now) return expire_path(path, now);
   if (path.loss.deadline() <= now) on_loss_timer(path, now);
+  doubt_while_confirming(path, now);
   if (!path.blocked_since.is_never() && path.say_blocked_at <= now) {
     // Still no credit: say so again, less and less often.
     for (std::size_t level = 0; level < path.credit.in_use(); ++level) {
@@ -170,6 +171,7 @@ Duration Core::idle_limit(const Path& path) const {
 
 void Core::update_timer(Path& path, Instant now) {
   Instant next = earliest(earliest(path.loss.deadline(), path.ack_policy.deadline()), path.expires);
+  next = earliest(next, path.doubt_at);
   if (is_waiting(path)) {
     const Duration silence = path.state == Path::State::confirming ? config.timeouts.connect : config.timeouts.silence;
     const Instant since = heard(path);

@@ -126,6 +126,8 @@ struct Core : Bounds {
   bool on_ack(Path& path, const wire::AckFrame& frame, Instant now);
   void after_loss_report(Path& path, const recovery::LossReport& report, Instant now);
   void on_loss_timer(Path& path, Instant now);
+  void doubt_incarnation(Path& path, Instant now);
+  void doubt_while_confirming(Path& path, Instant now);
 
   // ---- call.cc ----
   void submit(OutgoingCall& call, Instant now);

@@ -235,6 +235,7 @@ void Core::confirm(Peer& peer, Path& path, const wire::HelloReply& reply, Instan
   path.first_prefix->resize(bytes + wire::kTagBytes);
   path.state = Path::State::confirming;
   path.last_received = path.waiting_since = now;
+  path.doubt_at = now + path.loss.pto();
   path.probes_owed = 1;  // a `first` packet goes even if there is nothing to say, so that the responder has the path
   path.ping_owed = true;
   touch(path);

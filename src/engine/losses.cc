@@ -1,4 +1,6 @@
 // What became of our packets: acknowledged, lost, or nobody knows yet.
+#include <algorithm>
+
 #include "engine/core.h"
 
 namespace weir::engine {
@@ -133,12 +135,25 @@ void Core::on_loss_timer(Path& path, Instant now) {
         LossVisitor{*this, path, now}.send_again(*oldest);
       }
     }
-    if (path.peer != nullptr && !path.draining && path.state == Path::State::open &&
-        path.loss.pto_count() >= kRestartSuspicion && path.peer->candidate == kNoPath && !path.peer->saying_hello()) {
-      start_hello(*path.peer, now);  // has it restarted?
-    }
+    if (path.state == Path::State::open && path.loss.pto_count() >= kRestartSuspicion) doubt_incarnation(path, now);
   }
   after_loss_report(path, report, now);
+}
+
+// Has the peer restarted? A second hello finds out.
+void Core::doubt_incarnation(Path& path, Instant now) {
+  if (path.peer == nullptr || path.draining || path.peer->candidate != kNoPath || path.peer->saying_hello()) return;
+  start_hello(*path.peer, now);
+}
+
+// A new process drops the `first` packets that were meant for the one before, so the probe timeout of a path that is
+// being confirmed is reason enough. It is counted from what was last heard: a caller that keeps sending puts off its
+// probes. The same process may answer the hello, and yet not hear the packets: it is asked less and less often.
+void Core::doubt_while_confirming(Path& path, Instant now) {
+  if (path.doubt_at > now) return;
+  const Duration silent = now - std::max(path.last_received, path.waiting_since);
+  path.doubt_at = now + std::clamp<Duration>(2 * silent, kFirstHelloRetry, kLongestHelloRetry);
+  doubt_incarnation(path, now);
 }
 
 }  // namespace weir::engine

@@ -176,6 +176,7 @@ struct Path {
   Instant last_received{};
   Instant last_sent{};
   Instant waiting_since{};  // something has been outstanding since
+  Instant doubt_at = Instant::never();  // while confirming: then a second hello asks whether the peer has restarted
   schedule::Timer timer;
 };
 
