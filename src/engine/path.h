@@ -175,7 +175,7 @@ struct Path {
   // ---- liveness ----
   Instant last_received{};
   Instant last_sent{};
-  Instant waiting_since{};  // something has been outstanding since
+  Instant waiting_since{};              // something has been outstanding since
   Instant doubt_at = Instant::never();  // while confirming: then a second hello asks whether the peer has restarted
   schedule::Timer timer;
 };

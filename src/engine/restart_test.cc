@@ -77,9 +77,8 @@ TEST(RestartWhileConfirming, IsNoticedByACallerThatKeepsSending) {
   }
   ASSERT_FALSE(answered.is_never());
   EXPECT_LE(answered - reached.at, kFirstProbe + 6 * pair.latency + 2ms) << "calls are looked at once in a while";
-  pair.run_until([&] {
-    return std::ranges::all_of(calls, [](const TestCall& call) { return call.completions != 0; });
-  });
+  pair.run_until(
+      [&] { return std::ranges::all_of(calls, [](const TestCall& call) { return call.completions != 0; }); });
   for (const TestCall& call : calls) {
     EXPECT_TRUE(!call.failed || (call.code == Code::reset && call.may_have_run)) << call.reply;
   }
