@@ -68,7 +68,8 @@ Host::Host(World& world, HostId id, const engine::EngineConfig& config, const Si
       link_options_(link_options),
       identity_(identity),
       address_(world.network.address_of(id)),
-      application_(application) {
+      application_(application),
+      lateness_(stream(world.seed, "lateness", id)) {
   config_.memory = landings_.get();
   config_.opens_arrivals = id % 2 != 0;  // as processes without threads do
   if (id % 3 == 1) config_.ahead_bytes = kFewBytesAhead;
@@ -194,6 +195,11 @@ void Host::poll_at(Instant when) {
   });
 }
 
+Instant Host::noticed_at(Instant deadline) {
+  if (timer_lateness_.count() == 0 || deadline.is_never()) return deadline;
+  return deadline + between(lateness_, Duration{0}, timer_lateness_);
+}
+
 void Host::poll() {
   ++polls_;
   next_poll_ = Instant::never();
@@ -210,9 +216,9 @@ void Host::poll() {
     Handshaker& handshaker = *process.handshaker;
     handshaker.poll_once(world_.now());
     if (process.handshake_link->has_arrivals() || handshaker.has_news()) poll_at(soon);
-    poll_at(std::max(handshaker.next_deadline(), soon));
+    poll_at(std::max(noticed_at(handshaker.next_deadline()), soon));
   }
-  poll_at(std::max(process.seat.next_deadline(), soon));
+  poll_at(std::max(noticed_at(process.seat.next_deadline()), soon));
 }
 
 }  // namespace weir::sim

@@ -86,6 +86,9 @@ class Host {
   // Polls nothing until then, though packets keep arriving.
   void stall_until(Instant end);
   Duration time_stalled() const { return stalled_; }
+  // From now on the process is late for each of its timers, by any time up to this.
+  void set_timer_lateness(Duration longest) { timer_lateness_ = longest; }
+  Duration timer_lateness() const { return timer_lateness_; }
 
   // Something was submitted or answered outside of a poll.
   void wake() { poll_at(world_.now() + kPollDelay); }
@@ -113,6 +116,8 @@ class Host {
   // Null, if the host has no identity; otherwise `config` is told of it.
   std::unique_ptr<Handshaker> make_handshaker(Process& process, std::uint32_t life);
   void poll_at(Instant when);
+  // When the process notices that a timer has run out.
+  Instant noticed_at(Instant deadline);
   void poll();
 
   static constexpr std::uint64_t kMemoryBytes = std::uint64_t{1} << 32;  // beyond every limit of a scenario
@@ -130,6 +135,8 @@ class Host {
   std::uint32_t life_ = 0;
   Instant stalled_until_{};
   Duration stalled_{0};
+  Duration timer_lateness_{0};
+  Random lateness_;
   Instant next_poll_ = Instant::never();
   std::uint64_t poll_ticket_ = 0;  // of the one scheduled poll that counts
   std::uint64_t polls_ = 0;

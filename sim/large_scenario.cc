@@ -149,6 +149,38 @@ void large_expiry(Scenario& s, Random& random) {
   s.least_success = 0.8;
 }
 
+// Messages that take about as long as a region lives, over a thin link, between hosts that stop meanwhile and are late
+// for their timers. Whatever is due at once when a host goes on, every message arrives.
+void large_stall(Scenario& s, Random& random) {
+  few(s, random);
+  s.hosts = 2;
+  s.workload.callers = {0};
+  s.workload.callees = {1};
+  s.workload.nested = 0;
+  s.link.bytes_per_second = between(random, 100'000, 1'000'000);
+  s.link.datagram_bytes = random.chance(0.5) ? 8'972 : 65'507;
+  s.socket.receive_buffer_bytes = random.chance(0.5) ? 212'992 : 1u << 20;
+  s.workload.large = 0.8;
+  s.workload.largest_large_bytes = 3u << 20;
+  s.workload.calls_per_caller = 16;
+  s.workload.window = static_cast<std::uint32_t>(between(random, 2, 10));
+  s.workload.think_time = between(random, 1ms, 500ms);
+  s.workload.cancelled = 0;
+  s.span = 40s;
+  s.stalls = static_cast<std::uint32_t>(between(random, 4, 10));
+  for (std::uint32_t datagram = 0, i = 0; i < 4; ++i) {
+    datagram += static_cast<std::uint32_t>(between(random, 1, 200));
+    s.stalls_at.push_back({.host = static_cast<HostId>(random.below(s.hosts)), .datagram = datagram});
+  }
+  s.longest_stall = kLongestStall;
+  s.timer_lateness = any_length(random, 1us, 500ms);
+  s.timeouts.silence = s.timeouts.connect = 60s;
+  s.timeouts.default_deadline = 200s;
+  s.workload.shortest_deadline = 150s;
+  s.workload.longest_deadline = 200s;
+  s.workload.must_succeed = true;
+}
+
 void large_restart(Scenario& s, Random& random) {
   few(s, random);
   s.crashes = static_cast<std::uint32_t>(between(random, 1, 4));

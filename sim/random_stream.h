@@ -2,6 +2,7 @@
 // which packets are reordered.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string_view>
 
@@ -28,6 +29,14 @@ inline std::uint64_t between(Random& random, std::uint64_t low, std::uint64_t hi
 inline Duration between(Random& random, Duration low, Duration high) {
   return Duration{static_cast<std::int64_t>(
       between(random, static_cast<std::uint64_t>(low.count()), static_cast<std::uint64_t>(high.count())))};
+}
+
+// In [low, high], of every order of magnitude as often as of any other.
+inline Duration any_length(Random& random, Duration low, Duration high) {
+  int doublings = 0;
+  while (low * (std::int64_t{2} << doublings) <= high) ++doublings;
+  const Duration least = low * (std::int64_t{1} << random.below(static_cast<std::uint64_t>(doublings) + 1));
+  return between(random, least, std::min(2 * least, high));
 }
 
 }  // namespace weir::sim

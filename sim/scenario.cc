@@ -49,6 +49,7 @@ Scenario ordinary(std::string_view name, std::uint64_t seed) {
 }
 
 void calm(Scenario& s, Random&) {
+  s.is_punctual = true;
   s.workload.must_succeed = true;
   s.least_success = 0.95;  // nested calls may be refused for their depth
 }
@@ -207,9 +208,28 @@ void spread(Scenario& s, Random& random) {
   s.workload.think_time = s.span * (2 * s.workload.window) / s.workload.calls_per_caller;
 }
 
+// Scenarios that say themselves how long they last keep to it.
 bool is_timed(const Scenario& s) {
+  if (s.span != Scenario{}.span) return false;
   return s.partitions + s.crashes + s.closings + s.stalls + s.mtu_changes + s.revocations != 0 ||
          s.attack_interval.count() != 0;
+}
+
+// Hosts are late whatever else happens, unless the scenario measures how long something takes or has stalls of its own.
+// Where calls must succeed, nobody is away for so long that others give him up.
+void be_late(Scenario& s, Random& random) {
+  if (s.is_punctual || s.measures_recovery || s.least_advantage != 0 || s.stalls != 0 || s.hostile.senders != 0) return;
+  const bool is_bounded = s.workload.must_succeed || s.least_success != 0;
+  const Duration silence = std::min(s.timeouts.silence, s.timeouts.connect);
+  if (random.chance(0.3)) s.timer_lateness = any_length(random, 1us, is_bounded ? 1ms : 20ms);
+  if (!random.chance(0.3)) return;
+  s.longest_stall =
+      is_bounded ? std::min({silence / 8, s.workload.shortest_deadline / 8, kLongestStall}) : kLongestStall;
+  s.stalls = static_cast<std::uint32_t>(random.below(4));
+  for (std::uint32_t datagram = 0, i = 0; i < 3; ++i) {
+    datagram += static_cast<std::uint32_t>(any_length(random, 1us, 4ms).count() / 1'000);
+    s.stalls_at.push_back({.host = static_cast<HostId>(random.below(s.hosts)), .datagram = datagram});
+  }
 }
 
 struct Named {
@@ -246,6 +266,7 @@ constexpr Named kScenarios[] = {
     {"large_revoke", "large messages whose memory is taken back at any moment", large_revoke},
     {"large_exhausted", "large messages for which there is too little memory", large_exhausted},
     {"large_expiry", "large messages whose memory expires", large_expiry},
+    {"large_stall", "large messages that take seconds, between hosts that stop for seconds", large_stall},
     {"large_restart", "large messages between processes that die", large_restart},
     {"large_hostile", "large messages, whose packets somebody on the wire sends again, bent", large_hostile},
     {"large_hostile_sender", "large messages, and members who know the keys and break the rules", large_hostile_sender},
@@ -273,6 +294,8 @@ std::optional<Scenario> make_scenario(std::string_view name, std::uint64_t seed)
   Random random = stream(seed, found->name);
   found->make(scenario, random);
   if (is_timed(scenario)) spread(scenario, random);
+  Random late = stream(seed, "late");
+  be_late(scenario, late);
   return scenario;
 }
 

@@ -41,6 +41,12 @@ struct RevokeAt {
   Duration delay{0};
 };
 
+// A host that stops, for any time up to the longest stall, when the n-th datagram of the run has reached the switch.
+struct StallAt {
+  HostId host = 0;  // modulo the number of hosts
+  std::uint32_t datagram = 0;
+};
+
 struct Scenario {
   std::string_view name;
   std::uint64_t seed = 0;
@@ -66,8 +72,12 @@ struct Scenario {
   std::uint32_t closings = 0;  // orderly ends, followed by a restart
   Duration longest_absence{50'000'000};
   bool reports_closed_ports = false;
-  std::uint32_t stalls = 0;
+  // Hosts that stop for a while: nothing polls their sockets, in which datagrams wait until these are full.
+  std::uint32_t stalls = 0;  // at any time
+  std::vector<StallAt> stalls_at;
   Duration longest_stall{50'000'000};
+  bool is_punctual = false;    // no host is ever late
+  Duration timer_lateness{0};  // by up to so much is a worker late for each of its timers
   std::uint32_t mtu_changes = 0;
   std::uint32_t revocations = 0;  // each of some of the regions that a process has granted
   std::vector<RevokeAt> revokes_at;
@@ -80,6 +90,9 @@ struct Scenario {
   double least_success = 0;             // share of the calls that must get an answer
   double least_advantage = 0;           // by which urgent calls must be faster than bulk ones; 0: nobody looks
 };
+
+// A worker that is not scheduled, a machine that swaps, a virtual machine that is moved.
+inline constexpr Duration kLongestStall = std::chrono::seconds(5);
 
 std::span<const std::string_view> scenario_names();
 std::string_view describe_scenario(std::string_view name);  // what goes wrong in it; empty if there is no such

@@ -18,6 +18,7 @@ using namespace std::chrono_literals;
 
 constexpr std::string_view kSecret = "a secret that every simulated host knows";
 constexpr Duration kTokenLife = 11s;
+constexpr Duration kShortestStall = 1ms;
 constexpr Duration kClosingTime = 5ms;  // between an orderly end and the end of the process
 
 }  // namespace
@@ -34,6 +35,7 @@ Simulation::Simulation(const Scenario& scenario, const RunOptions& options)
       checker_(world_, scenario_.name),
       workload_(world_, checker_, scenario_.workload, options.sabotage),
       revocations_(stream(scenario.seed, "revocations")),
+      stall_lengths_(stream(scenario.seed, "stall lengths")),
       sabotage_(options.sabotage),
       start_(world_.now()) {
   world_.network.set_faults(scenario_.faults);
@@ -97,6 +99,7 @@ void Simulation::make_hosts() {
       application = hostile_.back().get();
     }
     hosts_.push_back(std::make_unique<Host>(world_, id, config, scenario_.socket, identity, *application));
+    hosts_.back()->set_timer_lateness(scenario_.timer_lateness);
     workload_.add_host(*hosts_.back());
   }
   for (HostId id = 0; id < scenario_.hosts && service_; ++id) {
@@ -126,7 +129,7 @@ void Simulation::plan_faults() {
   for (std::uint32_t i = 0; i < scenario_.partitions; ++i) plan_partition(partitions);
   for (std::uint32_t i = 0; i < scenario_.crashes; ++i) plan_crash(crashes, false);
   for (std::uint32_t i = 0; i < scenario_.closings; ++i) plan_crash(closings, true);
-  if (!scenario_.crashes_at.empty() || !scenario_.revokes_at.empty()) {
+  if (!scenario_.crashes_at.empty() || !scenario_.revokes_at.empty() || !scenario_.stalls_at.empty()) {
     world_.network.add_tap(
         [this, counts = std::vector<std::uint32_t>(scenario_.crashes_at.size())](const Packet& packet) mutable {
           ++datagrams_;
@@ -136,6 +139,9 @@ void Simulation::plan_faults() {
                                 (world_.now() >= start_ + crash.from && packet.destination.port == kHandshakePort);
             if ((counts[i] != 0 || begins) && ++counts[i] == crash.datagram) plan_crash_at(crash);
           }
+          for (const StallAt& each : scenario_.stalls_at) {
+            if (each.datagram == datagrams_) stall(static_cast<HostId>(each.host % hosts_.size()));
+          }
           for (const RevokeAt& revoke : scenario_.revokes_at) {
             if (revoke.datagram != datagrams_) continue;
             world_.queue.after(revoke.delay, [this, host = revoke.host] {
@@ -144,7 +150,10 @@ void Simulation::plan_faults() {
           }
         });
   }
-  for (std::uint32_t i = 0; i < scenario_.stalls; ++i) plan_stall(stalls);
+  for (std::uint32_t i = 0; i < scenario_.stalls; ++i) {
+    const HostId host = any_host(stalls);
+    world_.queue.at(any_time(stalls), [this, host] { stall(host); });
+  }
   for (std::uint32_t i = 0; i < scenario_.mtu_changes; ++i) plan_mtu_change(mtus);
 }
 
@@ -191,14 +200,12 @@ void Simulation::die(HostId host, Duration absence) {
   });
 }
 
-void Simulation::plan_stall(Random& random) {
-  const HostId host = any_host(random);
-  const Duration length = between(random, Duration{1'000}, scenario_.longest_stall);
-  world_.queue.at(any_time(random), [this, host, length] {
-    if (is_over_) return;
-    stalls_ += hosts_[host]->is_up();
-    hosts_[host]->stall_until(world_.now() + length);
-  });
+void Simulation::stall(HostId host) {
+  const Duration length = any_length(stall_lengths_, std::min<Duration>(kShortestStall, scenario_.longest_stall),
+                                     scenario_.longest_stall);
+  if (is_over_) return;
+  stalls_ += hosts_[host]->is_up();
+  hosts_[host]->stall_until(world_.now() + length);
 }
 
 void Simulation::plan_mtu_change(Random& random) {
@@ -355,7 +362,7 @@ Report Simulation::run() {
 
   // Everything must end, then come to rest. Then everybody calls everybody: once to find out who restarted meanwhile,
   // and once more, when there is no reason left to fail.
-  Duration settle = scenario_.timeouts.silence * 2 + scenario_.longest_stall + 500ms;
+  Duration settle = scenario_.timeouts.silence * 2 + scenario_.longest_stall + 500ms + 10 * scenario_.timer_lateness;
   if (scenario_.workload.large > 0) settle += kTokenLife;               // those that nobody uses expire
   if (service_) settle += 2 * engine::Bounds::kLongestUnfetched + 15s;  // replies that nobody fetches are given up
   if (scenario_.identity) settle += scenario_.timeouts.handshake + handshake::kClosedFor;

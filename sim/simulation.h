@@ -66,7 +66,7 @@ class Simulation {
   void plan_crash(Random& random, bool orderly);
   void plan_crash_at(const CrashAt& crash);
   void die(HostId host, Duration absence);
-  void plan_stall(Random& random);
+  void stall(HostId host);
   void plan_mtu_change(Random& random);
   void plan_revocation(Random& random);
   HostId any_host(Random& random) const;
@@ -97,6 +97,7 @@ class Simulation {
   std::uint64_t stalls_ = 0;
   std::uint64_t crashes_ = 0;
   Random revocations_;
+  Random stall_lengths_;
   Sabotage sabotage_;
   Instant start_;
   bool is_over_ = false;  // no more faults

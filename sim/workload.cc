@@ -300,7 +300,7 @@ void Workload::on_sent(transfer::OutgoingCall& outgoing) {
 
 void Workload::on_complete(Call& call, const transfer::Outcome& outcome) {
   sequels_.on_complete(call.id, outcome);
-  const Duration slack = kSlack + hosts_[call.host]->time_stalled();
+  const Duration slack = kSlack + hosts_[call.host]->time_stalled() + hosts_[call.host]->timer_lateness();
   if (outcome.failed && has_lost_pieces(checker_.record(call.id), outcome.code)) checker_.excuse(call.id);
   checker_.on_complete(call.id, outcome, slack);
   checker_.check_memory(*hosts_[call.host]);
