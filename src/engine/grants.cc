@@ -170,7 +170,8 @@ void Core::arm_regions_timer() {
   if (!regions_timer.armed() || next < regions_timer.at) wheel.arm(regions_timer, next);
 }
 
-// Whether a message keeps its region although a deadline passed.
+// Whether a message keeps its region although a deadline passed. A timer that is late finds both deadlines passed, and
+// asks about each.
 bool Core::may_stay(Path& path, token::Region& region, token::RegionTable::Due due, Instant now) {
   const bool is_wanted = grants.waiting(static_cast<std::uint8_t>(region.landing->purse)) != 0;
   const Arrival* const arrival = find_arrival(path, region.side, wire::TransferId::unpack(region.transfer));

@@ -259,12 +259,13 @@ Instant RegionTable::next_deadline() const {
   return deadline;
 }
 
-bool RegionTable::is_due(const Region& region, Instant now) const {
-  return region.expires <= now || (region.by_write.linked && idle_at(region) <= now);
+bool RegionTable::is_due(const Region& region, Due reason, Instant now) const {
+  if (reason == Due::expired) return region.expires <= now;
+  return region.by_write.linked && idle_at(region) <= now;
 }
 
 RegionTable::Due RegionTable::due_reason(const Region& region, Instant now) const {
-  return region.by_write.linked && idle_at(region) <= now ? Due::idle : Due::expired;
+  return is_due(region, Due::idle, now) ? Due::idle : Due::expired;
 }
 
 Region* RegionTable::next_due(Instant now) const {

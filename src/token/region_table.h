@@ -134,7 +134,7 @@ class RegionTable {
     Duration lifetime = std::chrono::seconds(30);
     std::uint64_t last_generation = kLastRegionGeneration;
   };
-  enum class Due : std::uint8_t { idle, expired };  // both at once: idle
+  enum class Due : std::uint8_t { idle, expired };  // both at once: idle, and then expired
 
   explicit RegionTable(Options options);
   RegionTable(const RegionTable&) = delete;
@@ -220,14 +220,16 @@ class RegionTable {
 
   // ---- deadlines ----
   Instant next_deadline() const;
-  // Calls visit(Region&, Due) for each region that is due, then revokes it unless the visitor has, or has renewed
-  // one that was merely expired.
+  // Calls visit(Region&, Due) for each region that is due. The visitor revokes the region, or excuses one that is idle,
+  // or renews one that is expired. A region that is due for both reasons is visited for each of them. What the visitor
+  // leaves as it is, the table revokes.
   template <class Visit>
   void expire(Instant now, Visit&& visit) {
     while (Region* region = next_due(now)) {
       const std::uint64_t id = region->id;
-      visit(*region, due_reason(*region, now));
-      if (find(id) != region || !is_due(*region, now)) continue;
+      const Due reason = due_reason(*region, now);
+      visit(*region, reason);
+      if (find(id) != region || !is_due(*region, reason, now)) continue;
       ++counters_.expired;
       revoke(*region, now);
     }
@@ -265,7 +267,7 @@ class RegionTable {
   void touch(Region& region, Instant now);
   Instant advance(Instant now);
   Instant idle_at(const Region& region) const { return region.last_write + options_.idle_timeout; }
-  bool is_due(const Region& region, Instant now) const;
+  bool is_due(const Region& region, Due reason, Instant now) const;
   Due due_reason(const Region& region, Instant now) const;
   Region* next_due(Instant now) const;
   [[gnu::cold, gnu::noinline]] Verdict refuse(const Write& write, const Region* region);

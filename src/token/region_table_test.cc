@@ -317,6 +317,25 @@ TEST_F(Regions, RenewingAnIdleRegionDoesNotKeepIt) {
   EXPECT_TRUE(one.came_back);
 }
 
+// As when the timer is late. The visitor decides about each reason: it has to tell the sender of a region that goes.
+TEST_F(Regions, ARegionThatIsIdleAndExpiredIsShownForBothReasons) {
+  Region* const region = grant(one);
+  ASSERT_TRUE(bind(*region, 1'000));
+  const Instant late = now + 200ms;
+  std::vector<RegionTable::Due> reasons;
+  table.expire(late, [&](Region& due_one, RegionTable::Due due) {
+    reasons.push_back(due);
+    if (due == RegionTable::Due::idle) {
+      table.excuse(due_one, late);
+    } else {
+      table.renew(due_one, late);
+    }
+  });
+  EXPECT_EQ(reasons, (std::vector{RegionTable::Due::idle, RegionTable::Due::expired}));
+  EXPECT_FALSE(one.came_back);
+  EXPECT_EQ(table.next_deadline(), late + 10ms);
+}
+
 TEST_F(Regions, AClockThatStepsBackLeavesTheDeadlinesInOrder) {
   Region* const first = grant(one);
   now = Instant{500'000};
