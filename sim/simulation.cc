@@ -201,8 +201,8 @@ void Simulation::die(HostId host, Duration absence) {
 }
 
 void Simulation::stall(HostId host) {
-  const Duration length = any_length(stall_lengths_, std::min<Duration>(kShortestStall, scenario_.longest_stall),
-                                     scenario_.longest_stall);
+  const Duration length =
+      any_length(stall_lengths_, std::min<Duration>(kShortestStall, scenario_.longest_stall), scenario_.longest_stall);
   if (is_over_) return;
   stalls_ += hosts_[host]->is_up();
   hosts_[host]->stall_until(world_.now() + length);
