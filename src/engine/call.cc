@@ -193,7 +193,7 @@ Core::Verdict Core::on_reply(Path& path, const wire::ReplyFrame& frame, detail::
                     : Code::application;
     const auto ran = static_cast<wire::Ran>(done.bytes[1]);
     done.may_have_run = ran != wire::Ran::not_now && ran != wire::Ran::never;
-    if (ran == wire::Ran::not_now && put_off(*call, done.code, false, now)) {
+    if (ran == wire::Ran::not_now && may_pass(done.code) && put_off(*call, now)) {
       if (done.reassembly != nullptr) reassemblies.release(done.reassembly);
       return Verdict::fine;
     }
@@ -228,12 +228,21 @@ void Core::tell_cancelled(OutgoingCall& call) {
   touch(path);
 }
 
+// A request whose last fragment never left cannot have run.
+bool Core::may_have_run(const OutgoingCall& call) {
+  if (call.state != OutgoingCall::State::sent || call.sent_bytes != call.bytes) return false;
+  const transfer::Writer* const writer = call.is_large ? transfer::Cargo::of(call.block).writer : nullptr;
+  return writer == nullptr || writer->was_written;
+}
+
+void Core::fail_or_put_off(OutgoingCall& call, Code code, const char* sentence, Instant now, bool reached_peer) {
+  if (call.state == OutgoingCall::State::sent && !(reached_peer && may_have_run(call)) && put_off(call, now)) return;
+  fail_call(call, code, sentence, now, reached_peer);
+}
+
 void Core::fail_call(OutgoingCall& call, Code code, const char* sentence, Instant, bool reached_peer) {
   const bool was_sent = call.state == OutgoingCall::State::sent;
-  // A request whose last fragment never left cannot have run.
-  const transfer::Writer* const writer = was_sent && call.is_large ? transfer::Cargo::of(call.block).writer : nullptr;
-  const bool may_have_run =
-      was_sent && reached_peer && call.sent_bytes == call.bytes && (writer == nullptr || writer->was_written);
+  const bool ran = reached_peer && may_have_run(call);
   std::uint64_t id = 0;
   std::uint32_t path_id = kNoPath;
   if (was_sent) {
@@ -245,9 +254,8 @@ void Core::fail_call(OutgoingCall& call, Code code, const char* sentence, Instan
     path_id = peer->path;
   }
   if (call.state != OutgoingCall::State::done) let_go(call);
-  events.emit(event::TransferFailed{{}, path_id, id, code, may_have_run});
-  completions.push_back(
-      {.call = &call, .sentence = sentence, .code = code, .failed = true, .may_have_run = may_have_run});
+  events.emit(event::TransferFailed{{}, path_id, id, code, ran});
+  completions.push_back({.call = &call, .sentence = sentence, .code = code, .failed = true, .may_have_run = ran});
 }
 
 }  // namespace weir::engine

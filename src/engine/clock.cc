@@ -206,7 +206,7 @@ void Core::end_path(Path& path, Code code, const char* sentence, bool requeue, I
     const bool is_spent = call->is_large && !(is_unseen ? may_write_again(transfer::Cargo::of(call->block))
                                                         : transfer::Cargo::of(call->block).sealed != nullptr);
     if (!is_unseen || is_spent) {
-      fail_call(*call, code, sentence, now, call->generation < unseen || is_spent);
+      fail_or_put_off(*call, code, sentence, now, call->generation < unseen || is_spent);
       continue;
     }
     drop_partial_reply(path, *call);

@@ -136,6 +136,9 @@ struct Core : Bounds {
   Verdict on_reply(Path& path, const wire::ReplyFrame& frame, detail::Pin* buffer, Instant now);
   void tell_cancelled(OutgoingCall& call);  // its peer; it holds its slot from then on
   void fail_call(OutgoingCall& call, Code code, const char* sentence, Instant now, bool reached_peer = true);
+  static bool may_have_run(const OutgoingCall& call);  // if what was sent of it reached the peer
+  // The same, unless the call is patient and certainly did not run: then that waits for another try.
+  void fail_or_put_off(OutgoingCall& call, Code code, const char* sentence, Instant now, bool reached_peer = true);
   void let_go(OutgoingCall& call);  // of its slot, timer, queue, reassembly and reply room
   void leave_path(OutgoingCall& call);
   void give_reply_room();
@@ -264,7 +267,8 @@ struct Core : Bounds {
   // ---- patience.cc ----
   void fail_queued(Peer& peer, Code code, const char* sentence, Instant now);
   void try_again_later(Peer& peer, Instant now);
-  bool put_off(OutgoingCall& call, Code code, bool may_have_run, Instant now);
+  static bool may_pass(Code code);
+  bool put_off(OutgoingCall& call, Instant now);
   void retry_delayed(Instant now);
   void wake(Peer& peer, Instant now);
 

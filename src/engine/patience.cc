@@ -1,20 +1,17 @@
-// Calls that were told to wait for a peer or method that is not up yet (CallOptions::wait_for_ready). What says that it
-// is not up, and surely did not run the call, sends such a call back to its queue; its deadline ends it.
+// Calls that were told to wait for a peer or method that is not up yet (CallOptions::wait_for_ready). Such a call goes
+// back to its queue when the peer answers that it is not up and did not run the call, and when the path ends that the
+// call was sent on and the call certainly did not run. Its deadline ends it.
 #include <algorithm>
 
 #include "engine/core.h"
 
 namespace weir::engine {
 
-namespace {
-
 // What may be otherwise in a moment. Wrong identities, sizes and arguments stay wrong.
-bool may_pass(Code code) {
+bool Core::may_pass(Code code) {
   return code == Code::peer_failed || code == Code::overloaded || code == Code::refused || code == Code::timeout ||
          code == Code::unknown_method;
 }
-
-}  // namespace
 
 void Core::fail_queued(Peer& peer, Code code, const char* sentence, Instant now) {
   std::vector<OutgoingCall*> patient;
@@ -41,8 +38,10 @@ void Core::try_again_later(Peer& peer, Instant now) {
   wheel.arm(peer.timer, now + wait + wait * static_cast<std::int64_t>(random.below(256)) / 1024);
 }
 
-bool Core::put_off(OutgoingCall& call, Code code, bool may_have_run, Instant now) {
-  if (!call.is_patient || may_have_run || closed || !may_pass(code)) return false;
+// A call that was sent and certainly did not run. False: it is not patient, or cannot be sent again. It waits for a
+// moment, so that a peer that ends every path costs only so many handshakes.
+bool Core::put_off(OutgoingCall& call, Instant now) {
+  if (!call.is_patient || closed) return false;
   // The peer has had all of it, or some, and we have not any more.
   if (call.is_large && !may_write_again(transfer::Cargo::of(call.block))) return false;
   leave_path(call);
@@ -59,6 +58,7 @@ void Core::retry_delayed(Instant now) {
     Peer& peer = *peers.at(call->peer);
     call->state = OutgoingCall::State::queued;
     call->hook = {};
+    call->slot_held = false;  // that is the business of the path it was sent on
     peer.queue.push_back(*call);
     wake(peer, now);
   }

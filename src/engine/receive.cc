@@ -201,7 +201,7 @@ Core::Verdict Core::on_frames(Path& path, ByteSpan frames, ByteSpan slice, bool&
         const wire::TransferId id = wire::TransferId::unpack(value);
         if (id.slot < path.calls.size() && path.calls[id.slot] != nullptr &&
             path.calls[id.slot]->generation == id.generation) {
-          fail_call(*path.calls[id.slot], Code::reset, "the peer no longer knows this transfer", now);
+          fail_or_put_off(*path.calls[id.slot], Code::reset, "the peer no longer knows this transfer", now);
         }
         ack_eliciting = true;
         break;

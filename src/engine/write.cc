@@ -155,7 +155,9 @@ void Core::on_revoke(Path& path, const wire::RevokeFrame& frame, Instant now) {
   stop_writing(path, *writer);
   if (writer->lost_count == Writer::kMaxLostRegions) {
     if (!writer->is_reply()) {
-      return fail_call(*writer->call, Code::overloaded, "the peer took its memory back too often", now);
+      OutgoingCall& call = *writer->call;
+      if (call.is_patient && !may_have_run(call)) tell_cancelled(call);  // it comes again as another one
+      return fail_or_put_off(call, Code::overloaded, "the peer took its memory back too often", now);
     }
     return give_up_reply(path, path.incoming[frame.id.slot]);
   }
