@@ -151,6 +151,7 @@ void Checker::on_complete(std::uint64_t id, const transfer::Outcome& outcome, Du
     violation(fmt::format("{} failed with {} and the word that it had not run, but it had", describe(record),
                           name(outcome.code)));
   }
+  judge_patience(record, outcome);
   const std::string_view got(reinterpret_cast<const char*>(outcome.bytes.data()), outcome.bytes.size());
   if (record.must_be_refused && outcome.code == Code::unauthenticated) {
     // Whoever reads it must learn whose clock or certificate to look at.
@@ -189,6 +190,20 @@ void Checker::judge_reply(const CallRecord& record, const transfer::Outcome& out
   } else if (!is_reply_to(reply, outcome.header_bytes, record.instruction)) {
     violation(fmt::format("{} got a reply that does not belong to it", describe(record)));
   }
+}
+
+// A call that waits for its peer and certainly did not run ends with its deadline, unless what is wrong stays wrong.
+void Checker::judge_patience(const CallRecord& record, const transfer::Outcome& outcome) {
+  constexpr Code kPassing[] = {Code::timeout,    Code::peer_failed,    Code::refused,
+                               Code::overloaded, Code::unknown_method, Code::reset};
+  constexpr std::uint8_t kMaxDepth = 4;
+  if (!record.is_patient || outcome.may_have_run || world_.now() >= record.latest_end) return;
+  if (record.must_be_refused || record.instruction.depth > kMaxDepth) return;
+  if (record.may_be_freed) return;  // what is free by now cannot be sent again
+  if (std::ranges::find(kPassing, outcome.code) == std::end(kPassing)) return;
+  violation(fmt::format("{} was to wait for its peer and did not run, but failed with {} {:.3f} ms before its deadline: {}",
+                        describe(record), name(outcome.code), milliseconds(record.latest_end - world_.now()),
+                        outcome.sentence));
 }
 
 void Checker::on_abandoned(std::uint64_t id) {

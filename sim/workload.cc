@@ -240,6 +240,7 @@ void Workload::submit(HostId host, const Wish& wish) {
     record.latest_end = deadline = Instant::never();  // ends by a reply or because the peer is gone
   }
   if (wish.deadline < deadline) record.latest_end = deadline = std::max(wish.deadline, now);
+  record.is_patient = !deadline.is_never() && shape_.patient_every != 0 && ++submitted_ % shape_.patient_every == 0;
   const std::uint64_t id = checker_.add(record);
   const Instruction& instruction = checker_.record(id).instruction;
 
@@ -258,6 +259,7 @@ void Workload::submit(HostId host, const Wish& wish) {
   outgoing.peer = *peer;
   outgoing.priority = instruction.priority;
   outgoing.depth = instruction.depth;
+  outgoing.is_patient = checker_.record(id).is_patient;
   load(host, outgoing, instruction);
   world_.journal.note(now, "submit id caller callee bytes", {id, host, wish.callee, instruction.bytes});
   if (wish.is_chain) sequels_.tie(host, id, outgoing, choices_);

@@ -31,6 +31,7 @@ struct WorkloadShape {
   double error = 0.05;
   double empty = 0.03;
   double without_deadline = 0.05;
+  std::uint32_t patient_every = 4;    // of so many calls with a deadline, one waits for its peer until then; 0: none
   Duration longest_delay{3'000'000};  // of a late answer
   Duration service_time{0};           // a slow server answers one request after the other, each taking so long
   std::size_t largest_bytes = 16 * 1024;
@@ -144,6 +145,7 @@ class Workload final : public Application {
   std::map<HostId, Site> sites_;
   std::uint64_t next_pending_ = 1;
   bool stopped_ = false;
+  std::uint64_t submitted_ = 0;
 };
 
 }  // namespace weir::sim
