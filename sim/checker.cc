@@ -201,9 +201,9 @@ void Checker::judge_patience(const CallRecord& record, const transfer::Outcome& 
   if (record.must_be_refused || record.instruction.depth > kMaxDepth) return;
   if (record.may_be_freed) return;  // what is free by now cannot be sent again
   if (std::ranges::find(kPassing, outcome.code) == std::end(kPassing)) return;
-  violation(fmt::format("{} was to wait for its peer and did not run, but failed with {} {:.3f} ms before its deadline: {}",
-                        describe(record), name(outcome.code), milliseconds(record.latest_end - world_.now()),
-                        outcome.sentence));
+  violation(fmt::format(
+      "{} was to wait for its peer and did not run, but failed with {} {:.3f} ms before its deadline: {}",
+      describe(record), name(outcome.code), milliseconds(record.latest_end - world_.now()), outcome.sentence));
 }
 
 void Checker::on_abandoned(std::uint64_t id) {

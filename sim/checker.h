@@ -29,7 +29,7 @@ struct CallRecord {
   bool must_succeed = false;
   bool may_be_freed = false;     // some of it while the rest is on its way
   bool must_be_refused = false;  // one of the two does not believe the other
-  bool is_patient = false;  // wait_for_ready
+  bool is_patient = false;       // wait_for_ready
   bool cancel_asked = false;
   bool ended = false;
   bool abandoned = false;  // its caller crashed

@@ -202,9 +202,8 @@ TEST_F(IdentityMode, APatientCallOfWhichAPartWasSentSurvivesTheEndOfACredential)
   pair.loss = 0;
   for (const TestCall& call : calls) EXPECT_TRUE(!call.failed || call.may_have_run) << call.reply;
   hand_out(agree(6));
-  ASSERT_TRUE(pair.run_until([&] {
-    return std::ranges::all_of(calls, [](const TestCall& call) { return call.completions != 0; });
-  }));
+  ASSERT_TRUE(pair.run_until(
+      [&] { return std::ranges::all_of(calls, [](const TestCall& call) { return call.completions != 0; }); }));
   for (const TestCall& call : calls) EXPECT_TRUE(!call.failed || call.may_have_run) << call.reply;
 }
 
