@@ -69,7 +69,7 @@ struct FileRules {
   std::size_t max_bytes = 0;
   // Who may be able to read it; with others it is refused. If not anybody may, it is a secret: may_own_secret() holds.
   Readers readers = Readers::anybody;
-  bool ours = false;                   // it must belong to this user and be no symbolic link
+  bool ours = false;  // it must belong to this user and be no symbolic link
 };
 
 // A missing file is no error: nullopt. `shown` names the file in errors. `directory` may be AT_FDCWD.
