@@ -594,6 +594,24 @@ class Failures(Case):
             self.assertEqual(list(json.loads(result.stdout)), ["error"])
             self.expect_success(weir("perf", "get", "--peer", peer.address, "--size", 100000, "--count", 1))
 
+    def test_an_error_in_json_is_the_sentence_itself(self):
+        # Of several lines.
+        result = weir("perf", "client", "--peer", LOOPBACK + ":1", "--json", secret=None)
+        self.assertEqual(result.returncode, 2)
+        sentence = json.loads(result.stdout)["error"]
+        self.assertEqual(result.stderr, f"weir: {sentence}\n")
+        self.assertGreater(sentence.count("\n"), 2)
+        # With anything that an argument can be.
+        for address in (bytes(range(1, 128)), bytes(range(128, 256)), "\u00e4\u20ac\U0001f600".encode(),
+                        b"\xed\xa0\x80", b"\xc2\x9b2J"):
+            result = subprocess.run([WEIR, "perf", "client", "--json", "--peer", address], env=environment(),
+                                    stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE_S)
+            self.assertNotEqual(result.returncode, 0)
+            report = json.loads(result.stdout.decode("utf-8"))
+            self.assertEqual(list(report), ["error"])
+            self.assertNotRegex(result.stdout.rstrip(b"\n"), rb"[\x00-\x1f\x7f]|\xc2[\x80-\x9f]")
+            self.assertNotIn("\\x", report["error"])
+
     def test_json_has_the_first_error_of_a_run(self):
         with server("--largest", "1000") as peer:
             result = weir("perf", "put", "--peer", peer.address, "--size", 100000, "--seconds", 5, "--json")
@@ -670,7 +688,7 @@ class Demo(Case):
         time = r"[\d.,]+ (ns|us|µs|ms|s)"
         self.assertRegex(text, rf"Half of the calls took at most {time}, 99 % at most {time}, the slowest {time}")
         self.assertRegex(text, r"packets of encrypted UDP: \d+\.\d % of it was payload")
-        self.assertRegex(text, r"Nothing had to be sent again|[\d,]+ frames \(.* %.*\) were sent again")
+        self.assertRegex(text, r"Nothing had to be sent again|(\b1 frame|[\d,]+ frames) \(.* %.*\) (was|were) sent again")
 
     def test_all_calls_of_a_short_demo_succeed(self):
         result = weir("demo", "--seconds", 1, "--peers", 10, "--calls", 500, secret=None)

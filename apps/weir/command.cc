@@ -17,22 +17,31 @@ namespace {
 constexpr std::size_t kMaxDegradations = 16;
 constexpr std::string_view kInAProgram = "use Identity::from_files()";
 bool failures_as_json = false;  // of the one command that this process runs
+
+// `text`: the sentence as a terminal may see it. A JSON string can hold the sentence itself.
+[[noreturn]] void tell_and_end(std::string_view sentence, std::string_view text, int exit_code) {
+  if (failures_as_json) fmt::print("{}\n", JsonObject().add("error", sentence).text());
+  std::fflush(stdout);
+  fmt::print(stderr, "weir: {}\n", text);
+  throw CLI::RuntimeError(exit_code);
+}
 }  // namespace
 
 void fail(std::string_view sentence, int exit_code) {
-  if (failures_as_json) fmt::print("{}\n", JsonObject().add("error", printable(sentence)).text());
-  std::fflush(stdout);
   // It may have a peer's words in it; only our own sentences have several lines.
   std::string text;
-  for (std::size_t end; (end = sentence.find('\n')) != sentence.npos; sentence.remove_prefix(end + 1)) {
-    text += printable(sentence.substr(0, end)) + '\n';
+  std::string_view rest = sentence;
+  for (std::size_t end; (end = rest.find('\n')) != rest.npos; rest.remove_prefix(end + 1)) {
+    text += printable(rest.substr(0, end)) + '\n';
   }
-  fmt::print(stderr, "weir: {}{}\n", text, printable(sentence));
-  throw CLI::RuntimeError(exit_code);
+  tell_and_end(sentence, text + printable(rest), exit_code);
 }
 
 int exit_code_of(const Error& error) { return error.code() == Code::invalid_argument ? kMisused : kFailed; }
-void fail(const Error& error) { fail(printable(error.to_string()), exit_code_of(error)); }
+void fail(const Error& error) {
+  const std::string sentence = error.to_string();
+  tell_and_end(sentence, printable(sentence), exit_code_of(error));
+}
 void fail_use(std::string_view sentence) { fail(sentence, kMisused); }
 void tell_failures_as_json(bool wanted) { failures_as_json = wanted; }
 

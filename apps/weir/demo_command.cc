@@ -248,14 +248,10 @@ class Demo {
         "encryption, acknowledgements, headers, handshakes, and probing for the paths' MTU cost.\n",
         in_bytes(counters.bytes_sent), with_commas(counters.packets_sent),
         100 * share(counters.payload_bytes_sent, counters.bytes_sent));
-    if (counters.frames_retransmitted == 0) {
-      fmt::print("Nothing had to be sent again.\n");
-    } else {
-      fmt::print("{} ({:.2f} % of the bytes) {} sent again, because of loss or delay{}.\n",
-                 counted(counters.frames_retransmitted, "frame"),
-                 100 * share(counters.bytes_retransmitted, counters.bytes_sent),
-                 counters.frames_retransmitted == 1 ? "was" : "were", failures_ == 0 ? ", and no call failed" : "");
-    }
+    const bool has_survived = counters.frames_retransmitted != 0 && failures_ == 0;
+    fmt::print("{}{}.\n",
+               sent_again(counters.frames_retransmitted, share(counters.bytes_retransmitted, counters.bytes_sent)),
+               has_survived ? ", and no call failed" : "");
     fmt::print(
         "This shows a burst to many peers, of which each gets few calls at a time. `weir perf` measures how "
         "many calls one pair of cores can make.\n");

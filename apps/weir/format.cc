@@ -38,4 +38,10 @@ double share(std::uint64_t part, std::uint64_t whole) {
   return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
 }
 
+std::string sent_again(std::uint64_t frames, double share_of_bytes) {
+  if (frames == 0) return "Nothing had to be sent again";
+  return fmt::format("{} ({:.2f} % of the bytes) {} sent again, because of loss or delay", counted(frames, "frame"),
+                     100 * share_of_bytes, frames == 1 ? "was" : "were");
+}
+
 }  // namespace weir::command

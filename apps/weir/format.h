@@ -13,5 +13,7 @@ std::string in_rate(double per_second);                          // "4.21 M"
 std::string in_time(double nanoseconds);                         // "12.3 us"
 std::string in_bytes(std::uint64_t bytes);                       // "8.0 MiB"
 double share(std::uint64_t part, std::uint64_t whole);           // 0 if there is no whole
+// "1 frame (0.01 % of the bytes) was sent again, because of loss or delay". Without a full stop.
+std::string sent_again(std::uint64_t frames, double share_of_bytes);
 
 }  // namespace weir::command

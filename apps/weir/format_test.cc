@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "apps/weir/json.h"
 
 namespace weir::command {
@@ -31,12 +33,38 @@ TEST(Format, SaysOneOfOneThing) {
   EXPECT_EQ(counted(1000, "call"), "1,000 calls");
 }
 
+TEST(Format, TellsOfOneFrameAndOfManyWhatWasSentAgain) {
+  EXPECT_EQ(sent_again(0, 0), "Nothing had to be sent again");
+  EXPECT_EQ(sent_again(1, 0.0001), "1 frame (0.01 % of the bytes) was sent again, because of loss or delay");
+  EXPECT_EQ(sent_again(1234, 0.5), "1,234 frames (50.00 % of the bytes) were sent again, because of loss or delay");
+}
+
 TEST(Format, HasNoShareOfNothing) {
   EXPECT_EQ(share(1, 0), 0);
   EXPECT_EQ(share(1, 4), 0.25);
 }
 
-TEST(Json, EscapesWhatMustNotStandInAString) { EXPECT_EQ(json_string("a\"b\\c\n"), "\"a\\\"b\\\\c\\u000a\""); }
+TEST(Json, EscapesWhatMustNotStandInAString) {
+  EXPECT_EQ(json_string("a\"b\\c\n"), R"("a\"b\\c\n")");
+  EXPECT_EQ(json_string("\b\f\r\t"), R"("\b\f\r\t")");
+  EXPECT_EQ(json_string({"\0\x01\x1b\x1f\x7f", 5}), R"("\u0000\u0001\u001b\u001f\u007f")");
+  EXPECT_EQ(json_string("\xc2\x80\xc2\x9b\xc2\x9f\xc2\xa0"), "\"\\u0080\\u009b\\u009f\xc2\xa0\"")
+      << "a terminal obeys CSI";
+}
+
+TEST(Json, KeepsCharactersAndReplacesWhatIsNotUtf8) {
+  EXPECT_EQ(json_string("\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80"), "\"\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80\"");
+  EXPECT_EQ(json_string("a\xff"), R"("a\ufffd")");
+  EXPECT_EQ(json_string("\xc3"), R"("\ufffd")") << "cut off";
+  EXPECT_EQ(json_string("\xc0\xaf"), R"("\ufffd\ufffd")") << "overlong";
+  EXPECT_EQ(json_string("\xed\xa0\x80"), R"("\ufffd\ufffd\ufffd")") << "a surrogate";
+  EXPECT_EQ(json_string("\xf4\x90\x80\x80"), R"("\ufffd\ufffd\ufffd\ufffd")") << "beyond U+10FFFF";
+  EXPECT_EQ(json_string("\xe2\x82\"\x80"), R"("\ufffd\ufffd\"\ufffd")") << "a quote is never part of a wrong character";
+}
+
+TEST(Json, HasNoWordForWhatIsNoNumber) {
+  EXPECT_EQ(JsonObject().add("x", std::numeric_limits<double>::infinity()).text(), R"({"x": null})");
+}
 
 TEST(Json, WritesKeysInTheirOrder) {
   EXPECT_EQ(JsonObject().add("n", 3).add("x", 0.5, 2).add("t", true).add("s", "y").text(),

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "apps/weir/utf8.h"
+
 namespace weir::command {
 
 namespace {
@@ -12,18 +14,12 @@ Error refuse(std::string_view path, std::string_view why) {
 }
 
 // How many bytes the first character has; 0 if it is not to be shown: a control character, or not UTF-8.
-std::size_t character_bytes(std::string_view text) {
+std::size_t shown_character_bytes(std::string_view text) {
   const auto first = static_cast<unsigned char>(text.front());
-  if (first < 0x80) return first >= 0x20 && first != 0x7f ? 1 : 0;
-  const std::size_t bytes = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  if (first < 0xc2 || first > 0xf4 || bytes > text.size()) return 0;
-  for (std::size_t i = 1; i < bytes; ++i) {
-    if ((static_cast<unsigned char>(text[i]) & 0xc0) != 0x80) return 0;
-  }
-  const auto second = static_cast<unsigned char>(text[1]);
-  const bool is_control = first == 0xc2 && second < 0xa0;  // U+0080 to U+009F, among them CSI
-  const bool is_overlong = (first == 0xe0 && second < 0xa0) || (first == 0xf0 && second < 0x90);
-  return is_control || is_overlong ? 0 : bytes;
+  if (first < 0x20 || first == 0x7f) return 0;
+  const std::size_t bytes = utf8_character_bytes(text);
+  const bool is_control = bytes == 2 && first == 0xc2 && static_cast<unsigned char>(text[1]) < 0xa0;  // among them CSI
+  return is_control ? 0 : bytes;
 }
 
 }  // namespace
@@ -72,7 +68,7 @@ std::string shown(std::string_view path) {
 std::string printable(std::string_view text) {
   std::string out;
   while (!text.empty()) {
-    std::size_t bytes = character_bytes(text);
+    std::size_t bytes = shown_character_bytes(text);
     if (bytes == 0) {
       out += fmt::format("\\x{:02x}", static_cast<unsigned char>(text.front()));
       bytes = 1;

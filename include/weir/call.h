@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "weir/after.h"
+#include "weir/canceller.h"
 #include "weir/error.h"
 #include "weir/message.h"
 
@@ -18,14 +19,15 @@ namespace weir {
 
 namespace detail {
 
-struct CallRecord;  // the caller's half of a transfer, inside the library
-
 inline constexpr std::size_t kContinuationBytes = 48;
 using RunContinuation = void (*)(void* storage, Result<Reply>&& result);  // runs it, then destroys it
 
 void* continuation_storage(CallRecord* record) noexcept;  // kContinuationBytes, aligned for any scalar
 // Detaches: from here on the library owns the record. If the call is complete already, runs the continuation now.
 void attach_continuation(CallRecord* record, RunContinuation run);
+
+// Before the continuation is attached.
+void make_cancellable(CallRecord* record, CancellableCall& call);
 
 bool call_ready(CallRecord* record) noexcept;
 // False if the call completed meanwhile and the coroutine should go on at once.
@@ -92,6 +94,24 @@ class [[nodiscard]] Call {
     }
   }
 
+  // The same, and the call can be cancelled afterwards. The function runs exactly once in any case, with
+  // Code::cancelled if the cancellation came first. Costs an allocation.
+  template <class F>
+  Canceller then_cancellable(F&& function) {
+    if (record_ == nullptr) {
+      std::forward<F>(function)(take_failure());
+      return {};
+    }
+    auto* const shared = new detail::CancellableFunction<std::decay_t<F>>(std::forward<F>(function));
+    Canceller canceller(shared);
+    detail::make_cancellable(record_, *shared);
+    // The library may drop this continuation without running it, so it has nothing to destroy.
+    then([call = static_cast<detail::CancellableCall*>(shared)](Result<Reply>&& result) {
+      call->complete(std::move(result));
+    });
+    return canceller;
+  }
+
   // Tells the peer to stop, if it is still of use. The handle is empty afterwards.
   void cancel() noexcept {
     if (record_ != nullptr) detail::call_drop(std::exchange(record_, nullptr));
@@ -123,7 +143,7 @@ class [[nodiscard]] Call {
 
   // What other calls can come after (CallOptions::after), if this one is tracked: its request is with the peer; its
   // reply is here. If it fails before, they fail with `dependency_failed`, unless they said or_failed(). Also of a
-  // handle that was awaited; of one that was given to then(), ask before.
+  // handle that was awaited; of one that was given to then() or then_cancellable(), ask before.
   [[nodiscard]] Dependency sent() const { return Dependency(token_ | Dependency::kSent); }
   [[nodiscard]] Dependency responded() const { return Dependency(token_); }
 

@@ -10,6 +10,7 @@
 #include "weir/bulk.h"        // IWYU pragma: export
 #include "weir/call.h"        // IWYU pragma: export
 #include "weir/caller.h"      // IWYU pragma: export
+#include "weir/canceller.h"   // IWYU pragma: export
 #include "weir/config.h"      // IWYU pragma: export
 #include "weir/error.h"       // IWYU pragma: export
 #include "weir/event.h"       // IWYU pragma: export

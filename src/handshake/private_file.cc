@@ -37,6 +37,13 @@ Error not_ours(std::string_view shown) {
   return Error(Code::invalid_argument, std::string(shown) + " belongs to another user");
 }
 
+Error foreign_secret(std::string_view shown, uid_t owner) {
+  return Error(Code::invalid_argument, std::string(shown) + " belongs to another user (uid " + std::to_string(owner) +
+                                           "), who can read and replace it: it must belong to root or to the user of "
+                                           "this process (uid " +
+                                           std::to_string(::geteuid()) + ")");
+}
+
 bool write_all(int file, std::string_view content) {
   while (!content.empty()) {
     const ssize_t written = ::write(file, content.data(), content.size());
@@ -114,6 +121,9 @@ Result<std::optional<WipedText>> read_file(int directory, const std::string& nam
     return std::unexpected(Error(Code::invalid_argument, std::string(shown) + " is not a regular file"));
   }
   if (rules.ours && status.st_uid != ::geteuid()) return std::unexpected(not_ours(shown));
+  if (rules.readers != Readers::anybody && !may_own_secret(status.st_uid, ::geteuid())) {
+    return std::unexpected(foreign_secret(shown, status.st_uid));
+  }
   if (rules.readers == Readers::owner && (status.st_mode & 077) != 0) {
     return std::unexpected(bad_mode(shown, status.st_mode, "600"));
   }

@@ -61,10 +61,15 @@ FileStamp stamp_of(const std::string& path);
 
 enum class Readers { anybody, owner_and_group, owner };
 
+// The owner of a file can change its mode and its content at any time. A secret of a process that runs as `user` is
+// therefore in a file of that user, or of root, who has every right anyway.
+constexpr bool may_own_secret(uid_t owner, uid_t user) { return owner == user || owner == 0; }
+
 struct FileRules {
   std::size_t max_bytes = 0;
-  Readers readers = Readers::anybody;  // who may be able to read it; with others it is refused
-  bool ours = false;                   // it must belong to this user and be no symbolic link
+  // Who may be able to read it; with others it is refused. If not anybody may, it is a secret: may_own_secret() holds.
+  Readers readers = Readers::anybody;
+  bool ours = false;  // it must belong to this user and be no symbolic link
 };
 
 // A missing file is no error: nullopt. `shown` names the file in errors. `directory` may be AT_FDCWD.

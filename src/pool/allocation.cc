@@ -40,8 +40,7 @@ struct AllocationRecord final : buffer::BufferPool::Waiter, pool::Lane::Guest {
     result = std::move(given);
     // Acquire-release: the handle sees the result, we see its waiter.
     if (stage.exchange(Stage::done, std::memory_order_acq_rel) == Stage::claimed) {
-      const std::shared_ptr<pool::Lane> to = lane;  // its thread may be through with us before deliver() returns
-      return to->deliver(this);                     // our reference goes with it
+      return pool::Lane::deliver(lane, this);  // our reference goes with it
     }
     drop();
   }

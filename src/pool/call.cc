@@ -1,6 +1,7 @@
 #include "pool/call.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "base/check.h"
@@ -82,6 +83,13 @@ void resume_here(CallRecord* record, const transfer::Outcome& outcome) {
       resume_waiter(record);
       return;
   }
+}
+
+// To the waiter's lane. The waiter's thread may have the record and end before the lane was woken, so the lane is owned
+// here. Until the thread has the record, its claim keeps the lane.
+void deliver(CallRecord* record) noexcept {
+  const std::shared_ptr<Lane> lane = record->waiter.lane->shared_from_this();
+  Lane::deliver(lane, record, record);
 }
 
 enum class Claim : std::uint8_t { waiting, done };
@@ -204,7 +212,7 @@ void hand_over(CallRecord* record) noexcept {
   if (gate.is_mine() && gate.post != nullptr) {
     gate.post->hand_to_lane(record);
   } else {
-    record->waiter.lane->deliver(record, record);
+    deliver(record);
   }
 }
 
@@ -238,7 +246,7 @@ void hand_over_refused(CallRecord* record, Refused& refused) noexcept {
     record->link = std::exchange(refused.records, record);
     return;
   }
-  record->waiter.lane->deliver(record, record);
+  deliver(record);
 }
 
 void finish_refused(Refused& refused) noexcept {
@@ -255,6 +263,17 @@ void drop_result(CallRecord* record) noexcept {
   release(record);
 }
 
+void cancel_on_worker(detail::CancellableCall& call, engine::Engine& engine, Instant now) {
+  CallRecord* const record = call.record;
+  const std::uint8_t depth_then = record->resume_depth;
+  const CallRecord::State state = record->state;
+  const bool was_sent =
+      state != CallRecord::State::idle && state != CallRecord::State::held && state != CallRecord::State::queued;
+  drop_on_worker(record, engine, now);
+  const DepthScope depth(depth_then);
+  call.complete(std::unexpected(Error(Code::cancelled, "the caller cancelled it", was_sent)));
+}
+
 void drop_on_worker(CallRecord* record, engine::Engine& engine, Instant now) {
   if (is_done(record)) return drop_result(record);
   record->is_dropped = true;
@@ -267,6 +286,21 @@ void drop_on_worker(CallRecord* record, engine::Engine& engine, Instant now) {
 namespace weir::detail {
 
 using pool::Claim;
+
+void make_cancellable(CallRecord* record, CancellableCall& call) {
+  call.gate = record->core->shared;
+  call.record = record;
+}
+
+// The record may be another call's by now, so nobody but the worker looks at it.
+void CancellableCall::cancel() noexcept {
+  // Relaxed: of several who ask, one goes on; what it does orders the rest.
+  if (is_asked_.exchange(true, std::memory_order_relaxed)) return;
+  const std::shared_ptr<pool::Gate> to = gate.lock();
+  if (to == nullptr) return;
+  hold();
+  to->cancel(this);
+}
 
 void* continuation_storage(CallRecord* record) noexcept { return record->continuation; }
 

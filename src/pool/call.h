@@ -24,7 +24,9 @@ void finish_refused(Refused& refused) noexcept;
 void drop_result(CallRecord* record) noexcept;
 // Gives a record that is done and claimed to its waiter.
 void hand_over(CallRecord* record) noexcept;
-// On the worker: the handle of a record that no waiter has claimed is gone.
+// On the worker: nobody wants the result of a record any more, and no continuation of it is run.
 void drop_on_worker(CallRecord* record, engine::Engine& engine, Instant now);
+// On the worker: somebody cancels a call that is not over. The gate has no wishes of its record. Runs its continuation.
+void cancel_on_worker(detail::CancellableCall& call, engine::Engine& engine, Instant now);
 
 }  // namespace weir::pool

@@ -131,6 +131,16 @@ void Gate::go_on(Waiting* waiting) noexcept {
   ring(nullptr);
 }
 
+void Gate::cancel(detail::CancellableCall* call) noexcept {
+  push(cancelled_, call);
+  ring(nullptr);
+}
+
+detail::CancellableCall* Gate::take_cancelled() noexcept {
+  if (cancelled_.load(std::memory_order_relaxed) == nullptr) return nullptr;
+  return cancelled_.exchange(nullptr, std::memory_order_acquire);
+}
+
 Waiting* Gate::take_waiting() noexcept {
   if (waiting_.load(std::memory_order_relaxed) == nullptr) return nullptr;
   Waiting* newest = waiting_.exchange(nullptr, std::memory_order_acquire);
@@ -212,6 +222,8 @@ void Gate::refuse_wishes_and_answers(Refused& refused) noexcept {
     one->forget_gate();
     one->release();
   }
+  // Their calls are told that the pool is closed.
+  for (detail::CancellableCall* call = take_cancelled(); call != nullptr;) std::exchange(call, call->link)->release();
 }
 
 }  // namespace weir::pool

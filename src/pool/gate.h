@@ -18,6 +18,7 @@
 #include "link/receive_buffer.h"
 #include "pool/call_record.h"
 #include "pool/places.h"
+#include "weir/canceller.h"
 #include "weir/config.h"
 #include "weir/event.h"
 #include "worker/worker.h"
@@ -105,10 +106,13 @@ class Gate : public std::enable_shared_from_this<Gate> {
 
   // A call that waited for others need not any more. Takes over one reference.
   void go_on(Waiting* waiting) noexcept;
+  // A call whose continuation is attached is to be cancelled. Takes over one reference.
+  void cancel(detail::CancellableCall* call) noexcept;
 
   // ---- the worker ----
   CallRecord* take_wishes() noexcept;
   Waiting* take_waiting() noexcept;
+  detail::CancellableCall* take_cancelled() noexcept;
   IncomingRecord* take_answers() noexcept;
   bool have_ports_changed(std::uint32_t& seen) const {
     const std::uint32_t version = ports_version_.load(std::memory_order_acquire);
@@ -148,6 +152,7 @@ class Gate : public std::enable_shared_from_this<Gate> {
   std::atomic<CallRecord*> wishes_{nullptr};
   std::atomic<IncomingRecord*> answers_{nullptr};
   std::atomic<Waiting*> waiting_{nullptr};
+  std::atomic<detail::CancellableCall*> cancelled_{nullptr};
   std::mutex mutex_;
   bool worker_has_gone_ = false;
   std::vector<std::shared_ptr<Port>> ports_;

@@ -61,22 +61,22 @@ void Lane::leave() {
   if (awaited != 0) self_ = shared_from_this();
 }
 
-void Lane::deliver(CallRecord* newest, CallRecord* oldest) noexcept {
-  CallRecord* top = arrived_.load(std::memory_order_relaxed);
+void Lane::deliver(const std::shared_ptr<Lane>& to, CallRecord* newest, CallRecord* oldest) noexcept {
+  CallRecord* top = to->arrived_.load(std::memory_order_relaxed);
   do {
     oldest->link = top;
     // Release: the results are complete before the thread sees the records.
-  } while (!arrived_.compare_exchange_weak(top, newest, std::memory_order_release, std::memory_order_relaxed));
-  wake();
+  } while (!to->arrived_.compare_exchange_weak(top, newest, std::memory_order_release, std::memory_order_relaxed));
+  to->wake();
 }
 
-void Lane::deliver(Guest* guest) noexcept {
-  Guest* top = guests_.load(std::memory_order_relaxed);
+void Lane::deliver(std::shared_ptr<Lane> to, Guest* guest) noexcept {
+  Guest* top = to->guests_.load(std::memory_order_relaxed);
   do {
     guest->link = top;
     // Release: as above.
-  } while (!guests_.compare_exchange_weak(top, guest, std::memory_order_release, std::memory_order_relaxed));
-  wake();
+  } while (!to->guests_.compare_exchange_weak(top, guest, std::memory_order_release, std::memory_order_relaxed));
+  to->wake();
 }
 
 void Lane::wake() noexcept {

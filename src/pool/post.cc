@@ -174,6 +174,15 @@ void Post::drop(CallRecord* record) {
   worker_->touch(hosted_);
 }
 
+void Post::cancel(detail::CancellableCall* newest, Instant now) {
+  while (newest != nullptr) {
+    detail::CancellableCall* const call = std::exchange(newest, newest->link);
+    if (!call->is_over) cancel_on_worker(*call, *engine_, now);
+    call->release();
+  }
+  worker_->touch(hosted_);
+}
+
 void Post::hand_to_lane(CallRecord* record) {
   Lane* lane = record->waiter.lane;
   if (last_bundle_ == nullptr || last_bundle_->lane.get() != lane) [[unlikely]] {
@@ -195,12 +204,16 @@ bool Post::drain(Instant now) {
   if (gate_->have_ports_changed(ports_seen_)) [[unlikely]]
     gate_->copy_ports(ports_);
   bool is_busy = false;
+  // Taken first: then the wishes of these calls, which are older, are granted below.
+  detail::CancellableCall* const cancelled = gate_->take_cancelled();
   for (std::size_t priority = 0; priority < Port::kPriorities && !ports_.empty(); ++priority) {
     for (auto& port : ports_) {
       is_busy |= port->pop(priority, kDrainPerRing, [&](CallRecord* record) { submit(record, now); }) != 0;
     }
   }
   take_wishes(now);
+  if (cancelled != nullptr) [[unlikely]]
+    cancel(cancelled, now);
   take_waiting();
   take_answers(now);
   if (!parked_.empty()) [[unlikely]]
@@ -243,7 +256,7 @@ void Post::flush(Instant) {
     for (Bundle& bundle : bundles_) {
       if (bundle.newest == nullptr) continue;
       CallRecord* newest = std::exchange(bundle.newest, nullptr);
-      bundle.lane->deliver(newest, std::exchange(bundle.oldest, nullptr));
+      Lane::deliver(bundle.lane, newest, std::exchange(bundle.oldest, nullptr));
     }
     std::erase_if(bundles_,
                   [](const Bundle& bundle) { return bundle.lane->is_orphaned.load(std::memory_order_acquire); });

@@ -154,6 +154,7 @@ class Post final : public worker::SeatHost, public std::enable_shared_from_this<
   static void call_inline(MethodEntry& method, InlineRequest& request);
   Counters read_counters();
   void take_wishes(Instant now);
+  void cancel(detail::CancellableCall* newest, Instant now);
   void take_answers(Instant now);
   bool serve_parked(Instant now);
   bool unpark(IncomingRecord* record, Instant now);

@@ -28,8 +28,7 @@ class Signal : public Lane::Guest {
   void raise() noexcept {
     // Acquire-release: the waiter sees what we did, we see the waiter.
     if (stage_.exchange(Stage::raised, std::memory_order_acq_rel) != Stage::awaited) return release();
-    const std::shared_ptr<Lane> to = lane_;  // its thread may be through with us before deliver() returns
-    to->deliver(this);
+    Lane::deliver(lane_, this);
   }
 
   // ---- the waiter's thread ----
