@@ -5,6 +5,10 @@
 #include <cstdio>
 #include <cstdlib>
 
+#if defined(WEIR_EXPLORE)
+#include "tests/explore/runtime.h"
+#endif
+
 namespace weir {
 
 // "pool/lane.cc": the folder and the file, wherever the tree was compiled.
@@ -28,8 +32,14 @@ consteval const char* source_name(const char* path) {
 
 }  // namespace weir
 
-#define WEIR_CHECK(condition, sentence)                                                    \
-  do {                                                                                     \
-    if (!(condition)) [[unlikely]]                                                         \
-      ::weir::check_failed(::weir::source_name(__FILE__), __LINE__, #condition, sentence); \
+#if defined(WEIR_EXPLORE)  // ends the schedule that is explored, not the process
+#define WEIR_CHECK_FAILED ::weir::explore::check_failed
+#else
+#define WEIR_CHECK_FAILED ::weir::check_failed
+#endif
+
+#define WEIR_CHECK(condition, sentence)                                                 \
+  do {                                                                                  \
+    if (!(condition)) [[unlikely]]                                                      \
+      WEIR_CHECK_FAILED(::weir::source_name(__FILE__), __LINE__, #condition, sentence); \
   } while (false)

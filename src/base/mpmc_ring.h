@@ -4,13 +4,13 @@
 // forward owns the cell of that position, and passes the turn on when the number is in or out.
 #pragma once
 
-#include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 
 #include "base/check.h"
+#include "base/sync.h"
 
 namespace weir {
 
@@ -59,14 +59,14 @@ class MpmcRing {
 
  private:
   struct Cell {
-    std::atomic<std::uint32_t> turn{0};
+    sync::Atomic<std::uint32_t> turn{0};
     std::uint32_t value = 0;
   };
 
   const std::uint32_t mask_;
   const std::unique_ptr<Cell[]> cells_;
-  alignas(64) std::atomic<std::uint32_t> head_{0};
-  alignas(64) std::atomic<std::uint32_t> tail_{0};
+  alignas(64) sync::Atomic<std::uint32_t> head_{0};
+  alignas(64) sync::Atomic<std::uint32_t> tail_{0};
 };
 
 }  // namespace weir

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -15,6 +14,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/sync.h"
 
 namespace weir {
 
@@ -129,9 +129,9 @@ class SpscRing {
   const std::size_t mask_;
   const std::unique_ptr<T[]> items_;
   alignas(kApart) Producer producer_;
-  alignas(kApart) std::atomic<std::size_t> tail_ = 0;  // items below it are published; written by the producer
+  alignas(kApart) sync::Atomic<std::size_t> tail_ = 0;  // items below it are published; written by the producer
   alignas(kApart) Consumer consumer_;
-  alignas(kApart) std::atomic<std::size_t> head_ = 0;  // items below it are consumed; written by the consumer
+  alignas(kApart) sync::Atomic<std::size_t> head_ = 0;  // items below it are consumed; written by the consumer
 };
 
 }  // namespace weir

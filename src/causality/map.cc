@@ -49,7 +49,7 @@ Map::Map(std::uint32_t max_tracked, std::uint32_t max_waiting, std::uint32_t lon
 
 Map::~Map() {
   for (std::uint32_t i = 0; i < made_slots_.load(std::memory_order_relaxed); ++i) {
-    for (std::atomic<std::uint64_t>* moment : {&slots_[i].sent, &slots_[i].responded}) {
+    for (sync::Atomic<std::uint64_t>* moment : {&slots_[i].sent, &slots_[i].responded}) {
       std::uint64_t at = moment->load(std::memory_order_relaxed);
       if (has_come(at)) continue;
       for (std::uint32_t node = index_of(at); node != kNobody; node = nodes_[node].next.load()) {
@@ -170,7 +170,7 @@ Registration Map::add(Waiter& waiter, const Condition& condition) {
 }
 
 Registration Map::link(Slot& slot, std::uint32_t index, const Condition& condition, std::uint32_t& length) {
-  std::atomic<std::uint64_t>& moment = moment_of(slot, condition.moment);
+  sync::Atomic<std::uint64_t>& moment = moment_of(slot, condition.moment);
   const std::uint32_t least = length;
   Node& node = nodes_[index];
   // Acquire: with a newer generation, how the one before ended; with the moment, what led to it.
@@ -238,7 +238,7 @@ void Map::settle(std::uint64_t list, bool has_failed) {
 
 // Takes the list, and puts those back who have not left. Whoever finds that the moment has come meanwhile is told here.
 void Map::sweep(Slot& slot, Moment which) {
-  std::atomic<std::uint64_t>& moment = moment_of(slot, which);
+  sync::Atomic<std::uint64_t>& moment = moment_of(slot, which);
   std::uint64_t list = moment.load(std::memory_order_relaxed);
   do {
     if (has_come(list) || index_of(list) == kNobody) return;

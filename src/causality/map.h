@@ -13,13 +13,12 @@
 // Waiters that have left stay in their list until it becomes long, no room is left, or the moment comes.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 
 #include "base/mpmc_ring.h"
+#include "base/sync.h"
 #include "causality/waiter.h"
 
 namespace weir::causality {
@@ -81,19 +80,20 @@ class Map {
   static constexpr std::uint64_t kNobody = (1u << 24) - 1;  // in the place of a list's first node: it is empty
 
   struct Slot {
-    std::atomic<std::uint64_t> sent{kNobody}, responded{kNobody};  // of no generation yet
-    std::atomic<std::uint64_t> history{0};  // 20 bits: of which generation it is; then two bits per end, newest first
+    sync::Atomic<std::uint64_t> sent{kNobody}, responded{kNobody};  // of no generation yet
+    sync::Atomic<std::uint64_t> history{0};  // 20 bits: of which generation it is; then two bits per end, newest first
   };
   struct Node {
     Waiter* waiter = nullptr;
-    std::atomic<std::uint32_t> next{0};
-    std::atomic<std::uint32_t> length{0};  // of the list that begins here
+    sync::Atomic<std::uint32_t> next{0};
+    sync::Atomic<std::uint32_t> length{0};  // of the list that begins here
     bool or_failed = false;
   };
   // Of T, made when they are first needed, and never moved.
   template <class T>
   struct Table {
-    explicit Table(std::uint32_t max_) : max(max_), segments(new std::atomic<T*>[(max_ + kSegment - 1) / kSegment]()) {}
+    explicit Table(std::uint32_t max_)
+        : max(max_), segments(new sync::Atomic<T*>[(max_ + kSegment - 1) / kSegment]()) {}
     ~Table() {
       for (std::uint32_t i = 0; i < (max + kSegment - 1) / kSegment; ++i) delete[] segments[i].load();
     }
@@ -101,7 +101,7 @@ class Map {
       return segments[index / kSegment].load(std::memory_order_acquire)[index % kSegment];
     }
     const std::uint32_t max;
-    const std::unique_ptr<std::atomic<T*>[]> segments;
+    const std::unique_ptr<sync::Atomic<T*>[]> segments;
   };
 
   bool make_slots();
@@ -110,7 +110,7 @@ class Map {
   bool make_nodes();
   void give_nodes(std::uint32_t first, std::uint32_t last);
   Slot* find(Token token);
-  static std::atomic<std::uint64_t>& moment_of(Slot& slot, Moment moment) {
+  static sync::Atomic<std::uint64_t>& moment_of(Slot& slot, Moment moment) {
     return moment == Moment::sent ? slot.sent : slot.responded;
   }
   Registration look(const Slot& slot, std::uint64_t word, const Condition& condition) const;
@@ -127,12 +127,12 @@ class Map {
   Table<Slot> slots_;
   Table<Node> nodes_;
   MpmcRing resting_;
-  std::atomic<std::uint64_t> free_nodes_;  // a count of changes (40 bits), and the first (24 bits)
-  std::mutex growing_;
-  std::atomic<std::uint32_t> made_slots_{0};
+  sync::Atomic<std::uint64_t> free_nodes_;  // a count of changes (40 bits), and the first (24 bits)
+  sync::Mutex growing_;
+  sync::Atomic<std::uint32_t> made_slots_{0};
   std::uint32_t made_nodes_ = 0;  // under growing_
-  std::atomic<std::size_t> tracked_{0}, waiting_{0};
-  std::atomic<std::uint32_t> fulls_{0};  // how often no node was left
+  sync::Atomic<std::size_t> tracked_{0}, waiting_{0};
+  sync::Atomic<std::uint32_t> fulls_{0};  // how often no node was left
 };
 
 }  // namespace weir::causality

@@ -5,8 +5,9 @@
 // condition or by the first failure, and not before it has arrived: who arrives is answered there and then instead.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
+
+#include "base/sync.h"
 
 namespace weir::causality {
 
@@ -61,8 +62,8 @@ class Waiter {
   virtual void tell(Answer answer) = 0;
   virtual void destroy() = 0;
 
-  std::atomic<std::uint32_t> word_;
-  std::atomic<std::uint32_t> references_{1};
+  sync::Atomic<std::uint32_t> word_;
+  sync::Atomic<std::uint32_t> references_{1};
 };
 
 }  // namespace weir::causality

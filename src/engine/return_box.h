@@ -2,12 +2,12 @@
 // reference on a landing puts a note in; the engine takes the notes out in its turn.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <mutex>
 #include <vector>
 
+#include "base/sync.h"
 #include "buffer/landing.h"
 
 namespace weir::engine {
@@ -64,9 +64,9 @@ class ReturnBox final : public buffer::Returns {
     if (holders_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
   }
 
-  std::atomic<std::size_t> holders_{1};
-  std::atomic<bool> has_some_{false};
-  std::mutex mutex_;
+  sync::Atomic<std::size_t> holders_{1};
+  sync::Atomic<bool> has_some_{false};
+  sync::Mutex mutex_;
   std::vector<Item> items_;
   std::function<void()> wake_;
 };

@@ -23,7 +23,7 @@ SecretMap::SecretMap(const Options& options)
       mask_(std::bit_ceil(options.capacity) - 1),
       ids_(std::make_unique<Link[]>(mask_ + 1)),
       addresses_(std::make_unique<Link[]>(mask_ + 1)),
-      chunks_(std::make_unique<std::atomic<Slot*>[]>((options.capacity + kChunkSlots - 1) / kChunkSlots)) {
+      chunks_(std::make_unique<sync::Atomic<Slot*>[]>((options.capacity + kChunkSlots - 1) / kChunkSlots)) {
   static_assert(sizeof(Stored) == kStoredBytes && std::is_trivially_copyable_v<Stored>);
   static_assert(sizeof(Address) == 20 && offsetof(Stored, handshake_address) == 8 * kAddressWord);
   // Two heads of each index where the capacity is just above a power of two, the heap, and the chunk's pointer.

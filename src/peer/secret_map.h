@@ -17,7 +17,6 @@
 // changes that could make a reader miss an entry that is there.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -25,6 +24,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/sync.h"
 #include "base/time.h"
 #include "peer/credential.h"
 
@@ -91,7 +91,7 @@ class SecretMap {
   struct Slot;
   enum Chain : std::uint8_t { by_id, by_address };
   using Index = std::uint32_t;  // of a slot, plus one; 0 is none
-  using Link = std::atomic<Index>;
+  using Link = sync::Atomic<Index>;
 
   static constexpr std::uint32_t kChunkSlots = 64;
 
@@ -130,8 +130,8 @@ class SecretMap {
   const std::uint32_t mask_;
   const std::unique_ptr<Link[]> ids_;
   const std::unique_ptr<Link[]> addresses_;
-  const std::unique_ptr<std::atomic<Slot*>[]> chunks_;
-  std::atomic<std::uint64_t> moves_{0};
+  const std::unique_ptr<sync::Atomic<Slot*>[]> chunks_;
+  sync::Atomic<std::uint64_t> moves_{0};
 
   std::vector<Index> deadlines_;  // a heap
   std::size_t size_ = 0;

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
 
 #include "base/bytes.h"
+#include "base/sync.h"
 #include "peer/secret_map.h"
 
 namespace weir::peer {
@@ -87,8 +87,8 @@ struct alignas(8) SecretMap::Stored {
 // the `use` word that ended the earlier one. (A fence each would do with relaxed words, but the thread sanitizer does
 // not know fences; on x86 both are plain moves.)
 struct SecretMap::Slot {
-  std::array<std::atomic<std::uint64_t>, kWords> words{};
-  std::atomic<std::uint64_t> use{0};
+  std::array<sync::Atomic<std::uint64_t>, kWords> words{};
+  sync::Atomic<std::uint64_t> use{0};
   std::array<Link, 2> next{};
   // The writer's alone from here on.
   Instant deadline;

@@ -13,13 +13,13 @@
 // From then on the result is in OutgoingCall::kept: the pin keeps the data, unless that is inline or a literal.
 #pragma once
 
-#include <atomic>
 #include <coroutine>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 
+#include "base/sync.h"
 #include "pool/record_pool.h"
 #include "transfer/outgoing_call.h"
 #include "weir/call.h"
@@ -64,8 +64,8 @@ struct CallRecord : transfer::OutgoingCall {
   CallRecord() noexcept {}  // NOLINT: the unions are filled before they are read
 
   // ---- in the padding of the engine's half; a byte each, because two threads write them ----
-  std::atomic<CallStage> stage{CallStage::pending};
-  std::atomic<std::uint8_t> wishes{0};
+  sync::Atomic<CallStage> stage{CallStage::pending};
+  sync::Atomic<std::uint8_t> wishes{0};
   WaiterKind waiter_kind = WaiterKind::none;
   bool is_dropped : 1 = false;    // nobody wants the result; the worker's
   bool opens_itself : 1 = false;  // whoever takes a large reply opens it; set before it is submitted

@@ -13,12 +13,12 @@ namespace {
 
 std::uint64_t next_gate_id() {
   // Names must differ between all gates that a thread ever sees, since threads remember their ports by them.
-  static std::atomic<std::uint64_t> next{1};
+  static sync::Atomic<std::uint64_t> next{1};
   return next.fetch_add(1, std::memory_order_relaxed);
 }
 
 template <class Record>
-void push(std::atomic<Record*>& stack, Record* record) noexcept {
+void push(sync::Atomic<Record*>& stack, Record* record) noexcept {
   Record* top = stack.load(std::memory_order_relaxed);
   do {
     record->link = top;
@@ -170,7 +170,7 @@ void Gate::copy_ports(std::vector<std::shared_ptr<Port>>& out) {
 
 void Gate::close() {
   is_closed_.store(true, std::memory_order_release);
-  std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the one in ring()
+  sync::fence(std::memory_order_seq_cst);  // pairs with the one in ring()
   const std::shared_ptr<Gate> self = shared_from_this();
   std::vector<std::shared_ptr<Port>> ports;
   Refused refused;

@@ -1,16 +1,15 @@
 // Gate: the way from other threads to one pool's post on one worker, and what stays of it when the post has gone.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <forward_list>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/spsc_ring.h"
+#include "base/sync.h"
 #include "buffer/buffer_pool.h"
 #include "buffer/landing.h"
 #include "buffer/memory.h"
@@ -63,7 +62,7 @@ class Port : public std::enable_shared_from_this<Port> {
     return ring == nullptr ? 0 : ring->pop_batch(limit, take);
   }
 
-  std::atomic<bool> is_orphaned{false};  // its thread has ended
+  sync::Atomic<bool> is_orphaned{false};  // its thread has ended
 
  private:
   SpscRing<CallRecord*>& ring(std::size_t priority);
@@ -72,7 +71,7 @@ class Port : public std::enable_shared_from_this<Port> {
   CallRecord::Pool records_;
   std::size_t unpublished_ = 0;
   std::uint32_t dirty_priorities_ = 0;
-  std::atomic<SpscRing<CallRecord*>*> rings_[kPriorities] = {};
+  sync::Atomic<SpscRing<CallRecord*>*> rings_[kPriorities] = {};
 };
 
 // One per post. Any thread may call it, except where it says otherwise.
@@ -132,11 +131,11 @@ class Gate : public std::enable_shared_from_this<Gate> {
   const link::ReceiveBufferPool* buffers = nullptr;  // the same
   std::shared_ptr<buffer::BufferPool> payloads;      // where messages that are sent are sealed into; the pool's
   std::shared_ptr<buffer::Memory> arrivals;          // where large messages arrive; outlives the engine
-  std::atomic<bool> rung{false};
+  sync::Atomic<bool> rung{false};
   // Answers may be pending in other threads' hands when the post goes; they look at their transfers.
   std::shared_ptr<engine::Engine> engine;
-  Places places;                         // in the executor's queue
-  std::atomic<bool> is_draining{false};  // no new calls, except from handlers that still run
+  Places places;                          // in the executor's queue
+  sync::Atomic<bool> is_draining{false};  // no new calls, except from handlers that still run
 
  private:
   // Under the mutex. What is left to do once it is free may be anything, also come back here.
@@ -146,18 +145,18 @@ class Gate : public std::enable_shared_from_this<Gate> {
   const std::uint64_t id_;
   const std::shared_ptr<worker::Worker> worker_;
   const Limits limits_;
-  std::atomic<bool> is_closed_{false};
+  sync::Atomic<bool> is_closed_{false};
   const std::shared_ptr<Subscriber> subscriber_;
-  std::atomic<std::uint64_t> forged_{0};
-  std::atomic<CallRecord*> wishes_{nullptr};
-  std::atomic<IncomingRecord*> answers_{nullptr};
-  std::atomic<Waiting*> waiting_{nullptr};
-  std::atomic<detail::CancellableCall*> cancelled_{nullptr};
-  std::mutex mutex_;
+  sync::Atomic<std::uint64_t> forged_{0};
+  sync::Atomic<CallRecord*> wishes_{nullptr};
+  sync::Atomic<IncomingRecord*> answers_{nullptr};
+  sync::Atomic<Waiting*> waiting_{nullptr};
+  sync::Atomic<detail::CancellableCall*> cancelled_{nullptr};
+  sync::Mutex mutex_;
   bool worker_has_gone_ = false;
   std::vector<std::shared_ptr<Port>> ports_;
   std::forward_list<std::string> names_;
-  std::atomic<std::uint32_t> ports_version_{0};
+  sync::Atomic<std::uint32_t> ports_version_{0};
 };
 
 }  // namespace weir::pool

@@ -1,9 +1,6 @@
 #include "pool/lane.h"
 
-#include <sched.h>
-
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 #include "base/check.h"
@@ -19,7 +16,11 @@ constexpr Duration kAwake = std::chrono::microseconds(50);  // then it sleeps
 // see whether that thread has ended: their sleep is cut into pieces.
 constexpr Duration kMixedSleep = std::chrono::milliseconds(1);
 
+#if defined(WEIR_EXPLORE)
+sync::PerThread<Lane*> current_lane;
+#else
 constinit thread_local Lane* current_lane = nullptr;
+#endif
 
 }  // namespace
 
@@ -41,7 +42,11 @@ Lane* Lane::mine_if_any() { return current_lane; }
 Lane& Lane::mine() {
   if (current_lane != nullptr) [[likely]]
     return *current_lane;
+#if defined(WEIR_EXPLORE)
+  sync::make_for_thread<LaneHolder>();
+#else
   static thread_local LaneHolder holder;
+#endif
   WEIR_CHECK(current_lane != nullptr, "a thread used a pool after its own thread-local objects had gone");
   return *current_lane;
 }
@@ -81,7 +86,7 @@ void Lane::deliver(std::shared_ptr<Lane> to, Guest* guest) noexcept {
 
 void Lane::wake() noexcept {
   // The thread announces its sleep, fences and looks; we put in place, fence and look: one of us sees the other.
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  sync::fence(std::memory_order_seq_cst);
   if (is_sleeping_.load(std::memory_order_relaxed)) return nudge();
   ring_bell();
 }
@@ -102,7 +107,7 @@ void Lane::listen_at(const std::shared_ptr<worker::Doorbell>& bell) {
   }
   has_bell_.store(bell != nullptr, std::memory_order_relaxed);
   // Who has not seen the new bell has put its records in place before we look for them next: as in deliver().
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  sync::fence(std::memory_order_seq_cst);
 }
 
 void Lane::nudge() noexcept {
@@ -112,7 +117,7 @@ void Lane::nudge() noexcept {
   }
   woken_.notify_one();
   // As in deliver(): what the thread is nudged for is in place before we look where it sleeps.
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  sync::fence(std::memory_order_seq_cst);
   ring_bell();
 }
 
@@ -149,9 +154,9 @@ void Lane::submit(Port& port, CallRecord* record) {
     while (!port.push(record)) {
       gate.ring(&port);
       if (worker::read_clock() - since < kAwake) {
-        sched_yield();
+        sync::yield();
       } else {
-        std::this_thread::sleep_for(kAwake);
+        sync::sleep_for(kAwake);
       }
     }
     port.publish();
@@ -337,7 +342,7 @@ void Lane::rest(Instant idle_since, Duration at_most) {
   if (idle_for < kSpin && !worker::is_crowded()) {
     worker::relax_cpu();
   } else if (idle_for < kAwake) {
-    sched_yield();
+    sync::yield();
   } else {
     sleep(at_most);
   }
@@ -345,7 +350,7 @@ void Lane::rest(Instant idle_since, Duration at_most) {
 
 void Lane::sleep(Duration at_most) {
   is_sleeping_.store(true, std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with deliver()
+  sync::fence(std::memory_order_seq_cst);  // pairs with deliver()
   if (arrived_.load(std::memory_order_relaxed) == nullptr && guests_.load(std::memory_order_relaxed) == nullptr) {
     worker::active_threads.fetch_sub(1, std::memory_order_relaxed);
     std::unique_lock lock(mutex_);

@@ -1,18 +1,16 @@
 // Lane: what one thread awaits, and how it is woken for it.
 #pragma once
 
-#include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "base/time.h"
 #include "pool/call_record.h"
 #include "pool/gate.h"
 #include "transfer/block_pool.h"
+#include "worker/sync.h"
 #include "worker/worker.h"
 
 namespace weir::pool {
@@ -102,7 +100,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
 
   transfer::BlockPool& blocks() { return blocks_; }
   std::size_t awaited = 0;  // records claimed for this lane and not arrived yet
-  std::atomic<bool> is_orphaned{false};
+  sync::Atomic<bool> is_orphaned{false};
 
  private:
   friend struct LaneHolder;
@@ -119,11 +117,11 @@ class Lane : public std::enable_shared_from_this<Lane> {
   void sleep(Duration at_most);
   void leave();
 
-  std::atomic<CallRecord*> arrived_{nullptr};
-  std::atomic<Guest*> guests_{nullptr};
-  std::atomic<bool> is_sleeping_{false};
-  std::mutex mutex_;
-  std::condition_variable woken_;
+  sync::Atomic<CallRecord*> arrived_{nullptr};
+  sync::Atomic<Guest*> guests_{nullptr};
+  sync::Atomic<bool> is_sleeping_{false};
+  sync::Mutex mutex_;
+  sync::ConditionVariable woken_;
   bool is_nudged_ = false;
 
   CallRecord* backlog_ = nullptr;  // arrived, not yet resumed; a member so that a nested drive() goes on with it
@@ -136,7 +134,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
   std::vector<Port*> dirty_;
   std::vector<std::shared_ptr<worker::Worker>> loops_;
   std::vector<std::shared_ptr<worker::Worker>> watched_;  // loops of other threads that something awaited comes from
-  std::atomic<bool> has_bell_{false};
+  sync::Atomic<bool> has_bell_{false};
   std::shared_ptr<worker::Doorbell> bell_;  // under mutex_: a worker may be about to ring it
   transfer::BlockPool blocks_;
   std::shared_ptr<Lane> self_;  // set if the thread ends while something is on its way to it

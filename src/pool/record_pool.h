@@ -7,13 +7,13 @@
 // the taker's thread counted by itself it adds when it lets go of the pool, so nobody else ever touches that.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "base/sync.h"
 #include "worker/thread_context.h"
 
 namespace weir::pool {
@@ -29,11 +29,11 @@ class RecordPool {
 
   struct Core {
     explicit Core(Shared shared_) : shared(std::move(shared_)) {}
-    std::atomic<const worker::ThreadContext*> owner{nullptr};
+    sync::Atomic<const worker::ThreadContext*> owner{nullptr};
     Record* free = nullptr;  // the owner's
     std::int64_t live = 0;   // the owner's: taken and not given back on the owner's own thread
-    alignas(64) std::atomic<Record*> returned{nullptr};
-    std::atomic<std::int64_t> balance{kPoolItself};
+    alignas(64) sync::Atomic<Record*> returned{nullptr};
+    sync::Atomic<std::int64_t> balance{kPoolItself};
     std::vector<std::unique_ptr<Record[]>> chunks;
     Shared shared;
   };

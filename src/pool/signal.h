@@ -1,11 +1,11 @@
 // Signal: raised once, by any thread, for one coroutine, which is resumed on its own lane.
 #pragma once
 
-#include <atomic>
 #include <coroutine>
 #include <cstdint>
 #include <memory>
 
+#include "base/sync.h"
 #include "pool/lane.h"
 #include "worker/thread_context.h"
 
@@ -68,7 +68,7 @@ class Signal : public Lane::Guest {
  private:
   enum class Stage : std::uint8_t { pending, awaited, raised };
 
-  std::atomic<Stage> stage_{Stage::pending};
+  sync::Atomic<Stage> stage_{Stage::pending};
   std::shared_ptr<Lane> lane_;
   std::coroutine_handle<> waiter_;
   std::uint8_t depth_ = 0;

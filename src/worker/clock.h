@@ -5,8 +5,16 @@
 #include <chrono>
 
 #include "base/time.h"
+#include "worker/sync.h"
 
 namespace weir::worker {
+
+#if defined(WEIR_EXPLORE)
+
+inline Instant read_clock() { return sync::read_clock(); }
+inline void relax_cpu() { sync::yield(); }
+
+#else
 
 inline Instant read_clock() {
   return {std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch()).count()};
@@ -19,5 +27,7 @@ inline void relax_cpu() {
   asm volatile("yield");
 #endif
 }
+
+#endif
 
 }  // namespace weir::worker

@@ -7,7 +7,7 @@
 // A wake costs the waker a system call (15 us when the worker is on another core), so it is made for sleepers only.
 #pragma once
 
-#include <atomic>
+#include "base/sync.h"
 
 namespace weir::worker {
 
@@ -21,11 +21,11 @@ class Doorbell {
   Doorbell& operator=(const Doorbell&) = delete;
 
   void ring() noexcept {
-    std::atomic_thread_fence(std::memory_order_seq_cst);
+    sync::fence(std::memory_order_seq_cst);
     // Seen as set: the worker will clear it and fence before it looks, and then it sees our work.
     if (!rung_.load(std::memory_order_relaxed)) {
       rung_.store(true, std::memory_order_relaxed);
-      std::atomic_thread_fence(std::memory_order_seq_cst);
+      sync::fence(std::memory_order_seq_cst);
     }
     if (sleeping_.load(std::memory_order_relaxed)) wake();
   }
@@ -34,14 +34,14 @@ class Doorbell {
   bool answer() noexcept {
     if (!rung_.load(std::memory_order_relaxed)) return false;
     rung_.store(false, std::memory_order_relaxed);
-    std::atomic_thread_fence(std::memory_order_seq_cst);
+    sync::fence(std::memory_order_seq_cst);
     return true;
   }
 
   // Announces sleep; false if somebody rang meanwhile. get_up() in either case.
   bool lie_down() noexcept {
     sleeping_.store(true, std::memory_order_relaxed);
-    std::atomic_thread_fence(std::memory_order_seq_cst);
+    sync::fence(std::memory_order_seq_cst);
     return !rung_.load(std::memory_order_relaxed);
   }
   void get_up() noexcept { sleeping_.store(false, std::memory_order_relaxed); }
@@ -56,8 +56,8 @@ class Doorbell {
  private:
   void wake() noexcept;
 
-  std::atomic<bool> rung_{false};
-  std::atomic<bool> sleeping_{false};
+  sync::Atomic<bool> rung_{false};
+  sync::Atomic<bool> sleeping_{false};
   int read_end_ = -1;
   int write_end_ = -1;  // the same where there is eventfd
 };

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "worker/sync.h"
+
 namespace weir::worker {
 
 class Worker;
@@ -16,7 +18,37 @@ struct ThreadContext {
   std::uint8_t depth = 0;           // of the calls made now: 0 outside handlers, a handler's own depth + 1 inside
 };
 
+#if defined(WEIR_EXPLORE)
+
+// The explorer's threads share one thread of the system: each member is that of the thread that runs.
+struct ExploredThreadContext {
+  static inline sync::PerThread<ThreadContext> all;
+  template <auto member>
+  struct Member {
+    using T = std::remove_reference_t<decltype(std::declval<ThreadContext>().*member)>;
+    operator T&() const { return all.get().*member; }  // NOLINT: stands for the member
+    T operator->() const { return all.get().*member; }
+    T& operator=(T value) const { return all.get().*member = value; }
+    T& operator++() const { return ++(all.get().*member); }
+    T& operator--() const { return --(all.get().*member); }
+    template <class... Arguments>
+    auto operator()(Arguments... arguments) const {
+      return (all.get().*member)(arguments...);
+    }
+  };
+  Member<&ThreadContext::loops_entered> loops_entered;
+  Member<&ThreadContext::turning> turning;
+  Member<&ThreadContext::after_turn> after_turn;
+  Member<&ThreadContext::depth> depth;
+  ThreadContext* operator&() const { return &all.get(); }  // NOLINT: its address names the thread
+};
+inline ExploredThreadContext thread_context;
+
+#else
+
 inline constinit thread_local ThreadContext thread_context;
+
+#endif
 
 // Sets the depth while a handler runs or is resumed.
 class DepthScope {

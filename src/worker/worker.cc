@@ -1,7 +1,5 @@
 #include "worker/worker.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -276,7 +274,7 @@ void Worker::rest(Duration at_most) {
   if (options_.idle == Idle::spin || (idle_for < kSpin && !is_crowded())) {
     relax_cpu();
   } else if (idle_for < kAwake) {
-    sched_yield();
+    sync::yield();
   } else {
     sleep(at_most);
   }

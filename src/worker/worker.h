@@ -1,13 +1,10 @@
 // Worker: a loop that turns many seats. A thread is a wrapper around it; an application may turn it instead.
 #pragma once
 
-#include <atomic>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -19,6 +16,7 @@
 #include "worker/doorbell.h"
 #include "worker/poller.h"
 #include "worker/seat.h"
+#include "worker/sync.h"
 #include "worker/thread_context.h"
 
 namespace weir::worker {
@@ -26,7 +24,7 @@ namespace weir::worker {
 // A seat on a worker, in the host's memory. Everything but `rung` is the loop's.
 struct Hosted {
   Pollable* seat = nullptr;
-  std::atomic<bool>* rung = nullptr;  // another thread left something for this seat
+  sync::Atomic<bool>* rung = nullptr;  // another thread left something for this seat
   Instant deadline = Instant::never();
   std::size_t heap_index = DeadlineHeap<Hosted>::kOutside;
   bool is_ready = false;  // in the list of seats to poll
@@ -155,7 +153,7 @@ class Worker {
   void watch(Hosted& hosted);
 
   const Options options_;
-  std::atomic<const ThreadContext*> owner_{nullptr};
+  sync::Atomic<const ThreadContext*> owner_{nullptr};
   std::shared_ptr<Doorbell> doorbell_;
   Poller poller_;
   Burst burst_;
@@ -166,18 +164,18 @@ class Worker {
   Instant now_{};
   Instant idle_since_ = Instant::never();
   bool is_turning_ = false;
-  std::atomic<std::uint64_t> turns_{0};
+  sync::Atomic<std::uint64_t> turns_{0};
 
-  std::mutex loan_mutex_;  // held while somebody stands in, and to begin and end a loan
-  std::atomic<bool> is_lent_{false};
-  std::atomic<std::int64_t> wanted_until_ns_{0};
+  sync::Mutex loan_mutex_;  // held while somebody stands in, and to begin and end a loan
+  sync::Atomic<bool> is_lent_{false};
+  sync::Atomic<std::int64_t> wanted_until_ns_{0};
 
-  std::mutex commands_mutex_;
-  std::condition_variable command_done_;
+  sync::Mutex commands_mutex_;
+  sync::ConditionVariable command_done_;
   std::vector<Command*> commands_;
   bool has_ended_ = false;        // under commands_mutex_: the thread takes no more of them
   std::shared_ptr<Worker> self_;  // the same: of a thread that was let go
-  std::atomic<bool> stopping_{false};
+  sync::Atomic<bool> stopping_{false};
   std::thread thread_;
 };
 
