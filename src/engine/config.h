@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "base/time.h"
@@ -25,9 +26,10 @@ inline constexpr std::uint8_t kMaxDepth =
     4;  // nested calls: levels 1 to 4 have a reserve each, deeper ones are refused
 
 struct EngineConfig {
-  crypto::SharedSecret secret;            // shared by all; unused if there is a book of credentials
-  CredentialBook* credentials = nullptr;  // identity mode
-  crypto::KeyBytes signer{};              // all zeros: derived from the shared secret
+  // One of these two: there is no secret of all in identity mode.
+  std::optional<crypto::SharedSecret> secret;  // shared by all
+  CredentialBook* credentials = nullptr;       // identity mode
+  crypto::KeyBytes signer{};          // all zeros: derived from the shared secret; in identity mode drawn at random
   crypto::Incarnation incarnation{};      // all zeros: drawn
   std::string name;                       // at most kMaxNameBytes
   std::uint16_t worker = 0;               // which of the pool's workers this is
