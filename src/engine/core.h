@@ -90,7 +90,8 @@ struct Core : Bounds {
 
   // ---- credential.cc ----
   bool has_identity() const { return config.credentials != nullptr; }
-  // What a handshake with this peer is keyed with. Nothing: in identity mode, if there is no credential, or it has ended.
+  // What a handshake with this peer is keyed with. Nothing: in identity mode, if there is no credential, or it has
+  // ended.
   std::optional<Keying> keying_of(const Peer& peer, Instant now) const;
   // One who may call us and whose credential has not ended.
   bool find_caller(const CredentialId& id, Instant now, KnownCredential& out) const {

@@ -37,10 +37,7 @@ void Core::want_credential(Peer& peer, bool suspects, Hurry hurry) {
   if (peer.wants_credential && hurry <= peer.hurry) return;
   peer.wants_credential = true;
   peer.hurry = hurry;
-  wanted.push_back({.peer = peer.index,
-                    .suspects = suspects,
-                    .hurry = hurry,
-                    .suspected = peer.credential.id()});
+  wanted.push_back({.peer = peer.index, .suspects = suspects, .hurry = hurry, .suspected = peer.credential.id()});
 }
 
 // A handshake that was under way when the path was given up has spoken to nobody for long, and tries rarely by now. Who

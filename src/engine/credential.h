@@ -22,8 +22,8 @@ using wire::CredentialId;
 struct Credential {
   CredentialId id{};
   crypto::SharedSecret secret;
-  crypto::KeyBytes reset_key{};   // authenticates the peer's unknown_secret answers
-  crypto::KeyBytes hello_key{};   // these two are derived from the secret when it is installed
+  crypto::KeyBytes reset_key{};  // authenticates the peer's unknown_secret answers
+  crypto::KeyBytes hello_key{};  // these two are derived from the secret when it is installed
   crypto::KeyBytes answer_key{};
   Address data;
   bool is_proven = false;              // the peer has shown that it receives at that IP; otherwise it merely says so

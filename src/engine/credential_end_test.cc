@@ -216,8 +216,8 @@ TEST_F(CredentialEnd, ASecondHelloThatOutlivesTheCredentialBelievesNoReplyUnderA
   EXPECT_FALSE(queued.failed) << queued.reply;
 }
 
-// In shared-secret mode nobody has credentials, so nobody can say that one is forgotten: not even under the reset key of
-// zeros that a path without one would have.
+// In shared-secret mode nobody has credentials, so nobody can say that one is forgotten: not even under the reset key
+// of zeros that a path without one would have.
 TEST(SharedSecretMode, AnUnknownSecretUnderAKeyOfZerosIsNotBelieved) {
   Pair pair;
   pair.serve_echo();

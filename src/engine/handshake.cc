@@ -264,8 +264,8 @@ void Core::meet(Path& path, std::string_view claimed, transfer::ProvenNames prov
 }
 
 // A hello whose tag verifies comes from somebody who has the secret, or is a copy of one. One whose tag does not is a
-// stranger's: with a shared secret he is answered all the same, so that he learns that his secret is another one, but no
-// path can come of that.
+// stranger's: with a shared secret he is answered all the same, so that he learns that his secret is another one, but
+// no path can come of that.
 void Core::on_hello(ByteSpan datagram, const Address& from, Instant now) {
   if (cookie == nullptr || closed) return reject(event::Rejection::bad_hello, datagram.size());
   const auto hello = wire::decode_hello(datagram);
@@ -280,8 +280,9 @@ void Core::on_hello(ByteSpan datagram, const Address& from, Instant now) {
     return reject(event::Rejection::bad_hello, datagram.size());
   }
   const Keying keying = known ? Keying(*known) : Keying(*shared);
-  const bool is_member = keying.hello_mac(*scratch_mac)
-                             .verify(BoundHello(datagram, *hello).span(), datagram.data() + wire::covered_bytes(*hello));
+  const bool is_member =
+      keying.hello_mac(*scratch_mac)
+          .verify(BoundHello(datagram, *hello).span(), datagram.data() + wire::covered_bytes(*hello));
   if (!is_member && known) return reject(event::Rejection::bad_hello, datagram.size());
   if (!(is_member ? hello_gate.admit_member(hello->credential, hello->initiator.random, now)
                   : hello_gate.admit_stranger(now))) {
@@ -350,15 +351,15 @@ void Core::on_first(MutableByteSpan datagram, const Address& from, std::uint8_t 
   Path* path = make_path(from, false, now, known ? known->mtu : 0);
   if (path == nullptr) return reject(event::Rejection::limit, datagram.size());
   const wire::Introduction& initiator = first->prefix.initiator;
-  const crypto::Secret secret = crypto::derive_path_secret(keying.secret(),
-                                                           {.initiator_id = initiator.name,
-                                                            .responder_id = name_bytes(config.name),
-                                                            .initiator_incarnation = initiator.incarnation,
-                                                            .responder_incarnation = incarnation,
-                                                            .initiator_random = initiator.random,
-                                                            .responder_random = responder_random,
-                                                            .initiator_path = initiator.path,
-                                                            .responder_path = static_cast<std::uint32_t>(sequence)});
+  const crypto::Secret secret =
+      crypto::derive_path_secret(keying.secret(), {.initiator_id = initiator.name,
+                                                   .responder_id = name_bytes(config.name),
+                                                   .initiator_incarnation = initiator.incarnation,
+                                                   .responder_incarnation = incarnation,
+                                                   .initiator_random = initiator.random,
+                                                   .responder_random = responder_random,
+                                                   .initiator_path = initiator.path,
+                                                   .responder_path = static_cast<std::uint32_t>(sequence)});
   const crypto::KeyNames receives{.from_initiator = true,
                                   .sender_worker = initiator.worker,
                                   .sender_port = initiator.port,

@@ -1,6 +1,6 @@
 // HelloGate: how many hellos an engine answers in a millisecond (docs/protocol.md, rule H-13). Those whose tag shows
-// that their sender has the secret have room of their own, so that strangers cannot use it up. Somebody who has recorded
-// such a hello can send it again: each hello, and each credential, has only a part of that room.
+// that their sender has the secret have room of their own, so that strangers cannot use it up. Somebody who has
+// recorded such a hello can send it again: each hello, and each credential, has only a part of that room.
 #pragma once
 
 #include <array>
@@ -53,7 +53,8 @@ class HelloGate {
     by_hello_ = {};
     by_credential_ = {};
   }
-  // Differs from one millisecond to the next: who shares a place with somebody else's hello once does not the next time.
+  // Differs from one millisecond to the next: who shares a place with somebody else's hello once does not the next
+  // time.
   std::size_t place(const std::byte* key) const {
     const std::uint64_t mixed = (load<std::uint64_t>(key) ^ static_cast<std::uint64_t>(start_.ns)) * 0x9e3779b97f4a7c15;
     return static_cast<std::size_t>(mixed >> 55);

@@ -69,9 +69,7 @@ class Keying {
 // The credential that an engine has for a peer. Nobody reads it without saying when: after its end there is none.
 class HeldCredential {
  public:
-  const Credential* at(Instant now) const {
-    return held_ != nullptr && now < held_->expires ? held_.get() : nullptr;
-  }
+  const Credential* at(Instant now) const { return held_ != nullptr && now < held_->expires ? held_.get() : nullptr; }
   // Names it, also after its end; zeros if there is none.
   CredentialId id() const { return held_ != nullptr ? held_->id : CredentialId{}; }
   void set(const Credential& credential) {

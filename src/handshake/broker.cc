@@ -240,7 +240,8 @@ void Broker::on_outcome(const Outcome& outcome, Instant now) {
   }
   plan_.on_failure(address, now);
   peer::Credential theirs;
-  if (peer.is_wanted && map_.find_by_address(address, now, theirs) && proves(theirs, peer)) {  // the peer's own succeeded
+  if (peer.is_wanted && map_.find_by_address(address, now, theirs) &&
+      proves(theirs, peer)) {  // the peer's own succeeded
     peer.is_wanted = false;
     news_.push_back({.address = address, .expected_name = peer.expected_name, .credential = theirs});
     return;

@@ -34,8 +34,8 @@ class HandshakePlan {
     std::size_t max_addresses = 16'384;  // at least max_running + max_queued
     Duration first_backoff = std::chrono::milliseconds{100};
     Duration longest_backoff = std::chrono::seconds{10};
-    Duration period = std::chrono::hours{1};   // a credential is renewed within it
-    Duration idle = std::chrono::minutes{30};  // not used for so long: neither renewed nor remembered
+    Duration period = std::chrono::hours{1};                     // a credential is renewed within it
+    Duration idle = std::chrono::minutes{30};                    // not used for so long: neither renewed nor remembered
     Duration shortest_renewal = std::chrono::milliseconds{500};  // between two handshakes, however soon the end is
     Duration suspicion_interval = std::chrono::seconds{1};
     std::uint64_t host_random = 0;  // differs per host and start
