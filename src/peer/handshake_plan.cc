@@ -94,8 +94,16 @@ void HandshakePlan::touch(const Address& address, Instant now) {
 
 bool HandshakePlan::suspect(const Address& address, Instant now) {
   Entry* entry = find(address);
-  bool follows = entry == nullptr || (entry->state == State::idle && entry->again_at <= now &&
-                                      now - entry->suspected_at >= options_.suspicion_interval);
+  // The interval is for handshakes that succeed. After one that failed the backoff decides, and a suspicion meanwhile
+  // makes the next one begin when that ends.
+  const bool has_failed = entry != nullptr && entry->state == State::idle && entry->failures != 0;
+  if (has_failed && entry->again_at > now) {
+    entry->wanted = true;
+    reschedule(address, *entry);
+  }
+  bool follows = entry == nullptr ||
+                 (entry->state == State::idle && entry->again_at <= now &&
+                  (has_failed || now - entry->suspected_at >= options_.suspicion_interval));
   if (follows) {
     entry = use(address, now);
     follows = entry != nullptr && enqueue(address, *entry, now);

@@ -147,6 +147,18 @@ TEST(HandshakePlan, RenewsACertificateThatIsNotReplacedAtABoundedRate) {
   EXPECT_LE(handshakes, 12);
 }
 
+TEST(HandshakePlan, ASuspicionAfterAFailureWaitsForTheBackoffAndNoLonger) {
+  HandshakePlan plan({.first_backoff = 100ms, .suspicion_interval = 1s});
+  EXPECT_TRUE(plan.suspect(peer(1), kStart));
+  ASSERT_EQ(start_all(plan, kStart), Started{peer(1)});
+  plan.on_failure(peer(1), kStart + 1ms);  // the port is closed
+  EXPECT_FALSE(plan.suspect(peer(1), kStart + 2ms));
+  EXPECT_LE(plan.next_deadline(), kStart + 101ms) << "not a second later";
+  EXPECT_EQ(start_all(plan, kStart + 101ms), Started{peer(1)});
+  plan.on_success(peer(1), Instant::never(), kStart + 102ms);
+  EXPECT_FALSE(plan.suspect(peer(1), kStart + 103ms)) << "after a success the interval counts again";
+}
+
 TEST(HandshakePlan, HostsDifferInWhenTheyRenew) {
   const auto renewal = [](std::uint64_t host, std::uint32_t number) {
     HandshakePlan plan({.host_random = host});
@@ -282,7 +294,7 @@ TEST(HandshakePlan, KeepsItsLimitsUnderRandomLoad) {
             EXPECT_FALSE(running.contains(address));
             const auto last = suspicion.find(address);
             // Those who had to make room are forgotten with their history.
-            if (last != suspicion.end() && plan.known() < options.max_addresses) {
+            if (last != suspicion.end() && plan.known() < options.max_addresses && !resting.contains(address)) {
               EXPECT_GE(now - last->second, 1s);
             }
             suspicion[address] = now;
