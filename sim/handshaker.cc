@@ -58,8 +58,8 @@ std::size_t Handshaker::waiting() const {
 
 // ---- the engine's side ----
 
-bool Handshaker::find(const engine::CredentialId& id, engine::KnownCredential& out) const {
-  return broker_->map().find_caller(id, out);
+bool Handshaker::find(const engine::CredentialId& id, Instant now, engine::KnownCredential& out) const {
+  return broker_->map().find_caller(id, now, out);
 }
 
 void Handshaker::on_shown(const engine::CredentialId& id) {

@@ -52,7 +52,7 @@ class Handshaker final : public engine::CredentialBook, public worker::SeatHost 
   void add_peer(std::uint32_t peer, const Address& address);
 
   // ---- engine::CredentialBook ----
-  bool find(const engine::CredentialId& id, engine::KnownCredential& out) const override;
+  bool find(const engine::CredentialId& id, Instant now, engine::KnownCredential& out) const override;
   transfer::ProvenNames names_of(const engine::CredentialId& id) const override { return broker_->caller_names(id); }
   void on_shown(const engine::CredentialId& id) override;
   bool may_greet(const Address& to, bool is_proven, Instant now) override { return budget_.spend(to, is_proven, now); }

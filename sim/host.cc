@@ -57,6 +57,7 @@ std::unique_ptr<Handshaker> Host::make_handshaker(Process& process, std::uint32_
                                                        .timeouts = config_.timeouts},
                                    process.entropy, *process.handshake_link);
   process.config.credentials = handshaker.get();
+  process.config.secret.reset();
   return handshaker;
 }
 

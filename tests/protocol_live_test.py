@@ -61,7 +61,9 @@ class Stranger:
         shared = extract(b"weir 1 shared secret", SECRET.encode())
         random, incarnation = os.urandom(32), os.urandom(16)
         me = struct.pack("<IHH", PATH, WORKER, PORT) + random + incarnation + b"\x08stranger"
-        told = self.say_hello((b"\x02\x01" + me + bytes(16)).ljust(256, b"\0"))
+        hello_key = expand(shared, counted(b"weir 1 hello"), 16)
+        hello = b"\x02\x01" + me + bytes(16)
+        told = self.say_hello((hello + cmac(hello_key, b"\xff" * 8 + hello)).ljust(256, b"\0"))
         if told[-16:] != cmac(expand(shared, counted(b"weir 1 answer"), 16), told[:-16]):
             raise ValueError("the reply's MAC is wrong")
         kind, version, _, to_path, sequence = struct.unpack("<BBHIQ", told[:16])
@@ -81,7 +83,7 @@ class Stranger:
         self.send_key = control(1, WORKER, PORT, worker, port)
         self.receive_key = control(0, worker, port, WORKER, PORT)
         prefix = struct.pack("<QI", sequence, allowance) + me + bytes(16) + os.urandom(12)
-        self.prefix = prefix + cmac(expand(shared, counted(b"weir 1 hello"), 16), prefix + your_random)
+        self.prefix = prefix + cmac(hello_key, prefix + your_random)
 
     def say_hello(self, hello):
         self.socket.settimeout(1)

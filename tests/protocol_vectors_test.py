@@ -137,7 +137,8 @@ def introduction(path, sender, random, incarnation, name):
 
 me = introduction(initiator_path, "initiator", initiator_random, initiator_incarnation, b"client")
 you = introduction(0, "responder", responder_random, responder_incarnation, b"server")
-expect("HELLO", (b"\x02\x01" + me + bytes(16)).ljust(256, b"\0"))
+hello = b"\x02\x01" + me + bytes(16)
+expect("HELLO", (hello + cmac(hello_key, b"\xff" * 8 + hello)).ljust(256, b"\0"))
 told = struct.pack("<BBHIQ", 3, 1, 0, initiator_path, sequence) + initiator_random[:16] + you
 told += struct.pack("<IIII", 4096, 16384, 65536, 32896)
 expect("HELLO_REPLY", told + cmac(answer_key, told))

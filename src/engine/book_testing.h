@@ -1,8 +1,11 @@
 // A book of credentials, and what two sides have of one that they agreed on. The test is the one who shakes hands.
 #pragma once
 
+#include <algorithm>
 #include <map>
+#include <vector>
 
+#include "crypto/cmac.h"
 #include "crypto/reset.h"
 #include "engine/credential.h"
 #include "peer/hello_budget.h"
@@ -11,9 +14,9 @@ namespace weir::engine::testing {
 
 class Book final : public CredentialBook {
  public:
-  bool find(const CredentialId& id, KnownCredential& out) const override {
+  bool find(const CredentialId& id, Instant now, KnownCredential& out) const override {
     const auto found = known.find(id);
-    if (found == known.end()) return false;
+    if (found == known.end() || found->second.expires <= now) return false;
     out = found->second;
     return true;
   }
@@ -30,6 +33,17 @@ class Book final : public CredentialBook {
   std::map<CredentialId, int> shown;
   peer::HelloBudget budget;
 };
+
+// Encodes a hello with its tag (H-3), as one does who has the hello key.
+inline std::size_t sign_hello(crypto::Aead& aead, const crypto::KeyBytes& hello_key, const wire::Hello& hello,
+                              std::byte* to) {
+  const std::size_t bytes = wire::encode(hello, to);
+  const std::size_t covered = wire::covered_bytes(hello);
+  std::vector<std::byte> text(8, std::byte{0xff});
+  text.insert(text.end(), to, to + covered);
+  std::ranges::copy(crypto::Cmac(aead, hello_key)(text), to + covered);
+  return bytes;
+}
 
 struct Agreed {
   Credential ours;

@@ -22,7 +22,6 @@ struct Bounds {
   static constexpr std::uint32_t kMaxTrainMessages = 256;     // so that the receiver starts before we are done
   static constexpr std::size_t kBaseDatagramBytes = 1'200;    // passes everywhere
   static constexpr std::uint32_t kExchangeWindow = 1u << 14;  // hellos answered and not yet followed up
-  static constexpr std::uint32_t kHellosPerMillisecond = 64;  // answered at most
   static constexpr std::uint32_t kSmallestCutBytes = 512;     // smaller messages never travel in fragments
   static constexpr std::uint32_t kMaxMethods = 1u << 16;
   static constexpr Duration kFirstHelloRetry = std::chrono::milliseconds(20);

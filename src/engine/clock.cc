@@ -95,7 +95,7 @@ void Core::on_deadline(OutgoingCall& call, Instant now) {
 
 void Core::on_path_timer(Path& path, Instant now) {
   touch(path);  // collect() sends what is due and arms the timer again
-  if (path.expires <= now) return expire_path(path, now);
+  if (has_ended(path, now)) return;
   if (path.loss.deadline() <= now) on_loss_timer(path, now);
   doubt_while_confirming(path, now);
   if (!path.blocked_since.is_never() && path.say_blocked_at <= now) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "base/time.h"
@@ -25,14 +26,15 @@ inline constexpr std::uint8_t kMaxDepth =
     4;  // nested calls: levels 1 to 4 have a reserve each, deeper ones are refused
 
 struct EngineConfig {
-  crypto::SharedSecret secret;            // shared by all; unused if there is a book of credentials
-  CredentialBook* credentials = nullptr;  // identity mode
-  crypto::KeyBytes signer{};              // all zeros: derived from the shared secret
-  crypto::Incarnation incarnation{};      // all zeros: drawn
-  std::string name;                       // at most kMaxNameBytes
-  std::uint16_t worker = 0;               // which of the pool's workers this is
-  std::uint16_t port = 0;                 // of the link that carries its packets
-  bool accepts = false;                   // answers hellos
+  // One of these two: there is no secret of all in identity mode.
+  std::optional<crypto::SharedSecret> secret;  // shared by all
+  CredentialBook* credentials = nullptr;       // identity mode
+  crypto::KeyBytes signer{};          // all zeros: derived from the shared secret; in identity mode drawn at random
+  crypto::Incarnation incarnation{};  // all zeros: drawn
+  std::string name;                   // at most kMaxNameBytes
+  std::uint16_t worker = 0;           // which of the pool's workers this is
+  std::uint16_t port = 0;             // of the link that carries its packets
+  bool accepts = false;               // answers hellos
   bool openssl_aead = false;
   std::size_t datagram_bytes = 65'507;   // largest to try for
   std::size_t receive_buffer_bytes = 0;  // what the kernel really gave; 0: unknown, no bound from it

@@ -60,10 +60,10 @@ Core::Core(const EngineConfig& config_, crypto::Entropy& entropy_, Subscriber* s
   events.set_now(now);
   incarnation = config.incarnation;
   if (incarnation == crypto::Incarnation{}) entropy.fill(incarnation);
-  crypto::KeyBytes key = crypto::derive_hello_key(config.secret);
-  hello_mac = std::make_unique<crypto::Cmac>(*aead, key);
-  key = crypto::derive_answer_key(config.secret);
-  answer_mac = std::make_unique<crypto::Cmac>(*aead, key);
+  WEIR_CHECK(config.secret.has_value() != has_identity(), "a shared secret or a book of credentials, and not both");
+  if (config.secret) shared.emplace(*aead, *config.secret);
+  config.secret.reset();
+  crypto::KeyBytes key;
   if (config.accepts) {
     entropy.fill(key);
     cookie = std::make_unique<crypto::Prf>(*aead, key);
@@ -72,18 +72,19 @@ Core::Core(const EngineConfig& config_, crypto::Entropy& entropy_, Subscriber* s
   }
   key = config.signer;
   if (key == crypto::KeyBytes{}) {
-    if (has_identity()) {
-      entropy.fill(key);
+    if (shared) {
+      key = crypto::derive_signer(shared->secret());
     } else {
-      key = crypto::derive_signer(config.secret);
+      entropy.fill(key);
     }
   }
   signer = std::make_unique<crypto::Prf>(*aead, key);
   crypto::wipe(config.signer);
-  crypto::wipe(key);
+  entropy.fill(key);  // whoever used one of these without giving it a key would use one that nobody knows
   reset_prf = std::make_unique<crypto::Prf>(*aead, key);
   scratch_mac = std::make_unique<crypto::Cmac>(*aead, key);
   scratch_key = aead->make_key(key);
+  crypto::wipe(key);
   data_segments.reserve(kMaxDataSegments);
   if (config.wake) returned->set_wake(config.wake);
   completions.reserve(256);

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -16,6 +17,7 @@
 #include "crypto/cmac.h"
 #include "engine/bounds.h"
 #include "engine/engine.h"
+#include "engine/hello_gate.h"
 #include "engine/path.h"
 #include "engine/return_box.h"
 #include "transfer/arrival.h"
@@ -75,28 +77,38 @@ struct Core : Bounds {
   // ---- handshake.cc ----
   void start_hello(Peer& peer, Instant now);
   void send_hello(Peer& peer, Instant now);
-  bool may_answer_hello(Instant now);
   static void meet(Path& path, std::string_view claimed, transfer::ProvenNames proven);
   void on_hello(ByteSpan datagram, const Address& from, Instant now);
   void on_hello_reply(ByteSpan datagram, const Address& from, Instant now);
   void on_first(MutableByteSpan datagram, const Address& from, std::uint8_t ecn, detail::Pin* buffer, Instant now);
-  void confirm(Peer& peer, Path& path, const wire::HelloReply& reply, Instant now);
+  void confirm(Peer& peer, Path& path, const Keying& keying, const wire::HelloReply& reply, Instant now);
   void give_up_hello(Peer& peer, Code code, const char* sentence, Instant now);
-  void replace_path(Peer& peer, Path& with, const wire::HelloReply& reply, Instant now);
+  void replace_path(Peer& peer, Path& with, const Keying& keying, const wire::HelloReply& reply, Instant now);
   // `mtu`: what its credential says of it.
   Path* make_path(const Address& remote, bool initiator, Instant now, std::uint32_t mtu = 0);
   void send_plain(const Address& to, ByteSpan bytes);
 
   // ---- credential.cc ----
   bool has_identity() const { return config.credentials != nullptr; }
-  const crypto::SharedSecret& secret_of(const Peer& peer) const {
-    return peer.credential != nullptr ? peer.credential->secret : config.secret;
+  // What a handshake with this peer is keyed with. Nothing: in identity mode, if there is no credential, or it has
+  // ended.
+  std::optional<Keying> keying_of(const Peer& peer, Instant now) const;
+  // One who may call us and whose credential has not ended.
+  bool find_caller(const CredentialId& id, Instant now, KnownCredential& out) const {
+    return config.credentials->find(id, now, out) && now < out.expires;
   }
   void hurry_after_loss(Peer& peer);
   void want_credential(Peer& peer, bool suspects, Hurry hurry = Hurry::none);
   void doubt_address(Peer& peer);
   void install_credential(Peer& peer, const Credential& credential, Instant now);
   void expire_path(Path& path, Instant now);
+  // Ends the path if its credential has ended. Timers may be late: whoever takes or sends something asks.
+  bool has_ended(Path& path, Instant now) {
+    if (now < path.expires) [[likely]]
+      return false;
+    expire_path(path, now);
+    return true;
+  }
   void on_first_sealed(Path& path, Instant now);
   void refuse_credential(Peer& peer, Code code, std::string_view sentence, Instant now);
   // `echo`: what names the packet that is answered; its first 16 bytes count.
@@ -108,7 +120,8 @@ struct Core : Bounds {
   // The open path that the process at `remote` calls `number`. Null: none.
   Path* find_open(const Address& remote, std::uint32_t number);
   static bool is_in_flight(const Path& path, std::uint32_t number_low);
-  bool is_tag_of(const crypto::KeyBytes& reset_key, std::uint64_t sequence, ByteSpan context, const std::byte* tag);
+  // False, too, if there is no key.
+  bool is_tag_of(const crypto::KeyBytes* reset_key, std::uint64_t sequence, ByteSpan context, const std::byte* tag);
 
   // ---- receive.cc ----
   void on_datagram(MutableByteSpan datagram, const Address& from, std::uint8_t ecn, detail::Pin* buffer, Instant now);
@@ -391,8 +404,7 @@ struct Core : Bounds {
   Random random;
   std::unique_ptr<crypto::Aead> aead;
   crypto::Incarnation incarnation{};
-  std::unique_ptr<crypto::Cmac> hello_mac;       // of the configured secret
-  std::unique_ptr<crypto::Cmac> answer_mac;      // the same
+  std::optional<SharedSecretMode> shared;        // none in identity mode
   std::unique_ptr<crypto::Cmac> scratch_mac;     // takes a credential's key, for one datagram
   std::unique_ptr<crypto::AeadKey> scratch_key;  // takes whatever key is needed once
   schedule::TimingWheel wheel;
@@ -437,9 +449,8 @@ struct Core : Bounds {
   std::unique_ptr<std::uint32_t[]> exchanges;  // by sequence: the path it became, or kNoPath
   std::uint64_t next_sequence = 1;
   std::uint64_t next_path_serial = 1;
-  Instant hello_window_start{};
+  HelloGate hello_gate;
   Instant last_eviction{};
-  std::uint32_t hellos_in_window = 0;
 
   // ---- lost state ----
   std::unique_ptr<crypto::Prf> signer;

@@ -26,14 +26,18 @@ crypto::Prf::Context address_bytes(const Address& address) {
 
 // ---- credentials ----
 
+std::optional<Keying> Core::keying_of(const Peer& peer, Instant now) const {
+  if (shared) return Keying(*shared);
+  const Credential* known = peer.credential.at(now);
+  if (known == nullptr) return std::nullopt;
+  return Keying(*known);
+}
+
 void Core::want_credential(Peer& peer, bool suspects, Hurry hurry) {
   if (peer.wants_credential && hurry <= peer.hurry) return;
   peer.wants_credential = true;
   peer.hurry = hurry;
-  wanted.push_back({.peer = peer.index,
-                    .suspects = suspects,
-                    .hurry = hurry,
-                    .suspected = peer.credential != nullptr ? peer.credential->id : CredentialId{}});
+  wanted.push_back({.peer = peer.index, .suspects = suspects, .hurry = hurry, .suspected = peer.credential.id()});
 }
 
 // A handshake that was under way when the path was given up has spoken to nobody for long, and tries rarely by now. Who
@@ -53,12 +57,11 @@ void Core::doubt_address(Peer& peer) {
 void Core::install_credential(Peer& peer, const Credential& credential, Instant now) {
   peer.wants_credential = peer.lost_path = false;
   if (closed) return;
-  if (peer.credential != nullptr && peer.credential->id == credential.id) {
+  if (const Credential* known = peer.credential.at(now); known != nullptr && known->id == credential.id) {
     if (peer.path == kNoPath && peer.has_queued()) start_hello(peer, now);
     return;
   }
-  peer.credential = std::make_unique<Credential>(credential);
-  peer.credential->answer_key = crypto::derive_answer_key(credential.secret);
+  peer.credential.set(credential);
   peer.address = credential.data;
   Path* path = path_of(peer);
   if (path != nullptr && path->state == Path::State::hello) {  // under the credential before: nothing was sent
@@ -83,12 +86,12 @@ void Core::on_first_sealed(Path& path, Instant now) {
   if (has_identity() && path.initiator) config.credentials->on_answer(path.remote, now);
 }
 
-// The peer had its time to prove again who it is.
+// The peer had its time to prove again who it is. What its handlers have begun may end, but nobody hears of it.
 void Core::expire_path(Path& path, Instant now) {
   constexpr const char* kExpired = "the peer has not proven again who it is before its credential or certificate ended";
   if (Peer* peer = path.peer; peer != nullptr && !path.draining) {
     events.emit(event::HandshakeFailed{{}, peer->name, Code::unauthenticated, kExpired});
-    if (peer->credential != nullptr && peer->credential->expires <= now) peer->credential.reset();
+    if (peer->credential.at(now) == nullptr) peer->credential.reset();
   }
   tell_health(path, event::PeerHealth::failed);
   send_close(path, wire::CloseReason::leaving, now);
@@ -124,9 +127,10 @@ void Core::refuse_credential(Peer& peer, Code code, std::string_view sentence, I
   }
 }
 
-bool Core::is_tag_of(const crypto::KeyBytes& reset_key, std::uint64_t sequence, ByteSpan context,
+bool Core::is_tag_of(const crypto::KeyBytes* reset_key, std::uint64_t sequence, ByteSpan context,
                      const std::byte* tag) {
-  auto expected = crypto::reset_tag(*reset_prf, reset_key, sequence, context);
+  if (reset_key == nullptr) return false;
+  auto expected = crypto::reset_tag(*reset_prf, *reset_key, sequence, context);
   const bool is_right = crypto::equal_in_constant_time(expected, {tag, wire::kTagBytes});
   crypto::wipe(expected);
   return is_right;
@@ -148,7 +152,8 @@ void Core::answer_unknown_secret(std::uint32_t to_path, ByteSpan echo, const Cre
 }
 
 void Core::on_unknown_secret(ByteSpan datagram, const Address& from, Instant now) {
-  const auto unknown = wire::decode_unknown_secret(datagram);
+  // Without identities there are no credentials, so nobody can have forgotten one.
+  const auto unknown = has_identity() ? wire::decode_unknown_secret(datagram) : std::nullopt;
   Path* path = unknown ? find_path(unknown->to_path) : nullptr;
   if (path == nullptr || path->state == Path::State::open || path->peer == nullptr || path->remote != from) {
     return reject(event::Rejection::bad_hello, datagram.size());
@@ -156,7 +161,8 @@ void Core::on_unknown_secret(ByteSpan datagram, const Address& from, Instant now
   // A path that is being confirmed keeps to the credential that it began with, whatever its peer has been given since.
   Peer& peer = *path->peer;
   const bool confirming = path->state == Path::State::confirming;
-  const bool is_newest = peer.credential != nullptr && peer.credential->id == unknown->credential;
+  const Credential* known = peer.credential.at(now);
+  const bool is_newest = known != nullptr && known->id == unknown->credential;
   if (confirming ? path->credential != unknown->credential : !is_newest) {
     return reject(event::Rejection::bad_hello, datagram.size());
   }
@@ -169,7 +175,7 @@ void Core::on_unknown_secret(ByteSpan datagram, const Address& from, Instant now
           ByteSpan(*path->first_prefix)
               .subspan(path->first_prefix->size() - wire::kTagBytes - wire::kNonceBytes, wire::kNonceBytes));
   if ((!is_to_first && !crypto::equal_in_constant_time(echo, ByteSpan(peer.random).first(echo.size()))) ||
-      !is_tag_of(confirming ? path->reset_key : peer.credential->reset_key, kUnknownSecret | unknown->to_path, echo,
+      !is_tag_of(confirming ? path->known_reset_key() : &known->reset_key, kUnknownSecret | unknown->to_path, echo,
                  datagram.data() + datagram.size() - wire::kTagBytes)) {
     return reject(event::Rejection::bad_hello, datagram.size());
   }
@@ -232,7 +238,7 @@ void Core::on_unknown_path(ByteSpan datagram, const Address& from, Instant now) 
   Path* path = unknown ? find_open(from, unknown->path) : nullptr;
   if (path == nullptr || path->draining) return reject(event::Rejection::unknown_path, datagram.size());
   if (!is_in_flight(*path, unknown->number_low) ||
-      !is_tag_of(path->reset_key, unknown->number_low, datagram.subspan(4, 4), datagram.data() + 8)) {
+      !is_tag_of(path->known_reset_key(), unknown->number_low, datagram.subspan(4, 4), datagram.data() + 8)) {
     return reject(event::Rejection::forged, datagram.size());
   }
   Peer& peer = *path->peer;

@@ -22,15 +22,17 @@ using wire::CredentialId;
 struct Credential {
   CredentialId id{};
   crypto::SharedSecret secret;
-  crypto::KeyBytes reset_key{};   // authenticates the peer's unknown_secret answers
-  crypto::KeyBytes answer_key{};  // derived from the secret when it is installed
+  crypto::KeyBytes reset_key{};  // authenticates the peer's unknown_secret answers
+  crypto::KeyBytes hello_key{};  // these two are derived from the secret when it is installed
+  crypto::KeyBytes answer_key{};
   Address data;
   bool is_proven = false;              // the peer has shown that it receives at that IP; otherwise it merely says so
   std::uint32_t mtu = 0;               // of the largest datagram that both sides try for; 0: not agreed
-  Instant expires = Instant::never();  // what was made with it ends then, unless the peer has proven itself again
+  Instant expires = Instant::never();  // nothing is done with it from then on, and what was made with it ends
 
   ~Credential() {
     crypto::wipe(reset_key);
+    crypto::wipe(hello_key);
     crypto::wipe(answer_key);
   }
 };
@@ -39,8 +41,9 @@ struct Credential {
 class CredentialBook {
  public:
   virtual ~CredentialBook() = default;
-  // Must not lock or allocate: anybody can send hellos. The others come once for each path or hello of our own.
-  virtual bool find(const CredentialId& id, KnownCredential& out) const = 0;
+  // What is there and has not ended at `now`. Must not lock or allocate: anybody can send hellos. The others come once
+  // for each path or hello of our own.
+  virtual bool find(const CredentialId& id, Instant now, KnownCredential& out) const = 0;
   // What the certificate of one that was found proves; null if it has gone meanwhile. Once for each path.
   virtual transfer::ProvenNames names_of(const CredentialId& id) const = 0;
   // A packet of the other side has authenticated under a key derived from it.

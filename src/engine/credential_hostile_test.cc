@@ -258,6 +258,9 @@ TEST(Credentials, LeaveNoKeysBehind) {
   credential.reset_key = {};
   credential.answer_key = key;
   EXPECT_FALSE(leaves(credential, key));
+  credential.answer_key = {};
+  credential.hello_key = key;
+  EXPECT_FALSE(leaves(credential, key));
   KnownCredential known;
   known.hello_key = key;
   EXPECT_FALSE(leaves(known, key));

@@ -232,6 +232,7 @@ TEST(SharedSecretMode, AHelloThatNamesACredentialIsDropped) {
   Pair pair;
   EngineConfig config = testing::test_config(false, 1111);
   config.credentials = &book;
+  config.secret.reset();
   Engine stranger(config, pair.entropy, nullptr, 1, pair.now);
   const std::uint32_t peer = stranger.connect(pair.addresses[1]).value();
   Credential credential;

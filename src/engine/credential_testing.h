@@ -13,6 +13,7 @@ class IdentityMode : public ::testing::Test {
   EngineConfig config(bool accepts, Book& book, std::uint8_t incarnation) {
     EngineConfig config = test_config(accepts, accepts ? 2222 : 1111);
     config.credentials = &book;
+    config.secret.reset();
     config.signer = kTestSigner;
     config.incarnation.fill(static_cast<std::byte>(incarnation));
     return config;

@@ -99,9 +99,13 @@ void count_work(Core& core, Work& work) {
   const auto counted = [&]<class T>(std::unique_ptr<T>& out, const crypto::KeyBytes& key) {
     out = std::make_unique<T>(*core.aead, key);
   };
-  counted(core.hello_mac, crypto::derive_hello_key(core.config.secret));
-  counted(core.answer_mac, crypto::derive_answer_key(core.config.secret));
-  counted(core.signer, crypto::derive_signer(core.config.secret));
+  if (core.shared) {
+    const crypto::SharedSecret secret = core.shared->secret();
+    core.shared.emplace(*core.aead, secret);
+    counted(core.signer, crypto::derive_signer(secret));
+  } else {
+    counted(core.signer, {std::byte{2}});
+  }
   counted(core.scratch_mac, {});
   counted(core.reset_prf, {});
   if (core.cookie != nullptr) counted(core.cookie, {std::byte{1}});
@@ -289,7 +293,7 @@ TEST_F(Flood, HellosAreAnsweredUpToALimitPerTime) {
     expect_cheap(kServer, Address::v4(0x0b000000 + static_cast<std::uint32_t>(i), 5), *hello, true);
     net.now = net.now + std::chrono::microseconds(1);
   }
-  EXPECT_LE(answers, 11u * Core::kHellosPerMillisecond);
+  EXPECT_LE(answers, 11u * HelloGate::kStrangers);
   EXPECT_EQ(net.engine(kServer).census().paths, 1u);
 }
 
@@ -325,7 +329,7 @@ TEST_F(Flood, ANewClientGetsInDuringAFloodOfHellos) {
   net.call(late, kServer, call, "echo", "hello");
   // Twice what is answered.
   for (int i = 0; i < 100'000 && call.completions == 0; ++i) {
-    for (std::uint32_t k = 0; k < 2 * Core::kHellosPerMillisecond / 10; ++k) {
+    for (std::uint32_t k = 0; k < 2 * HelloGate::kStrangers / 10; ++k) {
       net.inject(kServer, Address::v4(0x0b000000 + net.random.below(1u << 20), 5), hellos[0].bytes);
     }
     net.run_for(std::chrono::microseconds(100));
@@ -385,6 +389,7 @@ TEST(FloodOfUnknownCredentials, CostsNeitherMemoryNorTagChecks) {
   testing::Book book;
   EngineConfig config = test_config(true, 2222);
   config.credentials = &book;
+  config.secret.reset();
   config.incarnation.fill(std::byte{2});
   const int server = net.add(config);
   Core& core = net.core(server);
@@ -428,8 +433,8 @@ TEST(FloodOfUnknownCredentials, CostsNeitherMemoryNorTagChecks) {
   EXPECT_EQ(work.tag_checks, 0u);
   EXPECT_EQ(work.keys_made, 0u);
   EXPECT_EQ(net.engine(server).census().paths, 0u);
-  EXPECT_GT(answers, 100u * 2 * Core::kHellosPerMillisecond / 3) << "within the limit for both kinds";
-  EXPECT_LE(answers, 101u * Core::kHellosPerMillisecond);
+  EXPECT_GT(answers, 100u * 2 * HelloGate::kStrangers / 3) << "within the limit for both kinds";
+  EXPECT_LE(answers, 101u * HelloGate::kStrangers);
 }
 
 }  // namespace

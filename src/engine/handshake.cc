@@ -36,6 +36,19 @@ struct BoundPrefix {
   std::size_t size;
 };
 
+// What the tag of a hello covers. No `first` packet has the sequence that these bytes begin with, so that neither tag
+// can stand for the other.
+struct BoundHello {
+  BoundHello(ByteSpan datagram, const wire::Hello& hello) : size(8 + wire::covered_bytes(hello)) {
+    store<std::uint64_t>(bytes, ~std::uint64_t{0});
+    std::copy_n(datagram.begin(), size - 8, bytes + 8);
+  }
+  ByteSpan span() const { return {bytes, size}; }
+  std::byte bytes[8 + wire::kHelloBytes - wire::kTagBytes];
+  static_assert(sizeof bytes <= crypto::Cmac::kMaxBytes);
+  std::size_t size;
+};
+
 }  // namespace
 
 Path* Core::make_path(const Address& remote, bool initiator, Instant now, std::uint32_t agreed_mtu) {
@@ -60,11 +73,11 @@ Path* Core::make_path(const Address& remote, bool initiator, Instant now, std::u
 // ---- initiator ----
 
 void Core::start_hello(Peer& peer, Instant now) {
-  if (peer.credential != nullptr && peer.credential->expires <= now) peer.credential.reset();
-  if (has_identity() && (peer.credential == nullptr || (peer.wants_credential && peer.path == kNoPath))) {
-    return want_credential(peer, peer.credential != nullptr);
+  const Credential* credential = peer.credential.at(now);
+  if (has_identity() && (credential == nullptr || (peer.wants_credential && peer.path == kNoPath))) {
+    return want_credential(peer, credential != nullptr);
   }
-  Path* path = make_path(peer.address, true, now, peer.credential != nullptr ? peer.credential->mtu : 0);
+  Path* path = make_path(peer.address, true, now, credential != nullptr ? credential->mtu : 0);
   if (path == nullptr && peer.path != kNoPath) return;  // only a second look at a silent peer: the probes go on
   if (path == nullptr) {
     give_up_hello(peer, Code::overloaded, "this side has as many paths as its limit allows", now);
@@ -87,21 +100,28 @@ void Core::start_hello(Peer& peer, Instant now) {
 
 void Core::send_hello(Peer& peer, Instant now) {
   Path& path = *find_path(peer.candidate != kNoPath ? peer.candidate : peer.path);
+  const Credential* credential = peer.credential.at(now);
   const wire::Hello hello{.initiator = {.path = path.id,
                                         .worker = config.worker,
                                         .port = config.port,
                                         .random = peer.random,
                                         .incarnation = incarnation,
                                         .name = name_bytes(config.name)},
-                          .credential = peer.credential != nullptr ? peer.credential->id : CredentialId{}};
+                          .credential = credential != nullptr ? credential->id : CredentialId{}};
   // What a peer says of its data address is its word only: an address that does not answer is left alone, and either
   // a new handshake tells a better one or the time for connecting runs out.
-  if (has_identity() && (peer.credential == nullptr || peer.hellos_sent >= kMaxHellosPerCredential ||
-                         !config.credentials->may_greet(peer.address, peer.credential->is_proven, now))) {
+  const std::optional<Keying> keying = keying_of(peer, now);
+  if (!keying) {
+    want_credential(peer, false);
+  } else if (has_identity() && (peer.hellos_sent >= kMaxHellosPerCredential ||
+                                !config.credentials->may_greet(peer.address, credential->is_proven, now))) {
     want_credential(peer, true);
   } else {
     std::byte datagram[wire::kHelloBytes];
-    send_plain(peer.address, {datagram, wire::encode(hello, datagram)});
+    const std::size_t bytes = wire::encode(hello, datagram);
+    const BoundHello bound({datagram, bytes}, hello);
+    std::ranges::copy(keying->hello_mac(*scratch_mac)(bound.span()), datagram + wire::covered_bytes(hello));
+    send_plain(peer.address, {datagram, bytes});
   }
   Duration wait = kFirstHelloRetry * (1 << std::min(peer.hellos_sent, 5u));
   wait = std::min(wait, kLongestHelloRetry);
@@ -142,18 +162,18 @@ void Core::on_hello_reply(ByteSpan datagram, const Address& from, Instant now) {
   }
   // Only somebody who saw our hello gets this far. There is no limit to how often: it would shut out the true answer,
   // and this costs no more than any other tag.
-  if (peer.credential != nullptr) scratch_mac->rekey(peer.credential->answer_key);
-  const crypto::Cmac& mac = peer.credential != nullptr ? *scratch_mac : *answer_mac;
-  if (!mac.verify(decoded->authenticated, decoded->tag)) {
+  const std::optional<Keying> keying = keying_of(peer, now);
+  if (!keying) return reject(event::Rejection::bad_hello, datagram.size());  // the credential has ended meanwhile
+  if (!keying->answer_mac(*scratch_mac).verify(decoded->authenticated, decoded->tag)) {
     peer.has_forged_replies = true;
     return reject(event::Rejection::bad_hello, datagram.size());
   }
-  if (peer.candidate == path->id) return replace_path(peer, *path, reply, now);
-  confirm(peer, *path, reply, now);
+  if (peer.candidate == path->id) return replace_path(peer, *path, *keying, reply, now);
+  confirm(peer, *path, *keying, reply, now);
 }
 
 // A second hello was answered. Who answered decides what becomes of the first path.
-void Core::replace_path(Peer& peer, Path& with, const wire::HelloReply& reply, Instant now) {
+void Core::replace_path(Peer& peer, Path& with, const Keying& keying, const wire::HelloReply& reply, Instant now) {
   Path* old = path_of(peer);
   const bool is_same = old != nullptr && old->remote_incarnation == reply.responder.incarnation;
   if (is_same && !peer.renewing) {
@@ -174,14 +194,14 @@ void Core::replace_path(Peer& peer, Path& with, const wire::HelloReply& reply, I
   peer.renewing = false;
   peer.path = with.id;
   peer.candidate = kNoPath;
-  confirm(peer, with, reply, now);
+  confirm(peer, with, keying, reply, now);
 }
 
 // Both randoms are known: derive the keys and go on with `first` packets.
-void Core::confirm(Peer& peer, Path& path, const wire::HelloReply& reply, Instant now) {
+void Core::confirm(Peer& peer, Path& path, const Keying& keying, const wire::HelloReply& reply, Instant now) {
   wheel.cancel(peer.timer);
   const crypto::Secret secret =
-      crypto::derive_path_secret(secret_of(peer), {.initiator_id = name_bytes(config.name),
+      crypto::derive_path_secret(keying.secret(), {.initiator_id = name_bytes(config.name),
                                                    .responder_id = reply.responder.name,
                                                    .initiator_incarnation = incarnation,
                                                    .responder_incarnation = reply.responder.incarnation,
@@ -200,12 +220,12 @@ void Core::confirm(Peer& peer, Path& path, const wire::HelloReply& reply, Instan
                                   .receiver_worker = config.worker,
                                   .receiver_port = config.port};
   path.keys.install(*aead, secret, sends, receives);
-  if (has_identity()) config.credentials->on_shown(peer.credential->id);
   path.remote_incarnation = reply.responder.incarnation;
-  if (peer.credential != nullptr) {
-    path.expires = peer.credential->expires;
-    path.credential = peer.credential->id;
-    path.reset_key = peer.credential->reset_key;
+  if (const Credential* credential = peer.credential.at(now)) {
+    config.credentials->on_shown(credential->id);
+    path.expires = credential->expires;
+    path.credential = credential->id;
+    path.reset_key = credential->reset_key;
   }
   path.max_calls = std::min(std::max(reply.calls, 1u), config.limits.calls_per_peer);
   path.max_bytes = reply.inline_bytes;
@@ -220,18 +240,12 @@ void Core::confirm(Peer& peer, Path& path, const wire::HelloReply& reply, Instan
                                          .random = peer.random,
                                          .incarnation = incarnation,
                                          .name = name_bytes(config.name)},
-                           .credential = peer.credential != nullptr ? peer.credential->id : CredentialId{}};
+                           .credential = path.credential};
   entropy.fill(prefix.nonce);
   path.first_prefix = std::make_unique<std::vector<std::byte>>(wire::kMaxPrefixBytes);
   const std::size_t bytes = wire::encode(prefix, path.first_prefix->data());
   const BoundPrefix bound(ByteSpan(*path.first_prefix).first(bytes), reply.responder.random);
-  if (peer.credential != nullptr) {
-    crypto::KeyBytes key = crypto::derive_hello_key(peer.credential->secret);
-    scratch_mac->rekey(key);
-    crypto::wipe(key);
-  }
-  const crypto::Cmac& mac = peer.credential != nullptr ? *scratch_mac : *hello_mac;
-  std::ranges::copy(mac(bound.span()), path.first_prefix->data() + bytes);
+  std::ranges::copy(keying.hello_mac(*scratch_mac)(bound.span()), path.first_prefix->data() + bytes);
   path.first_prefix->resize(bytes + wire::kTagBytes);
   path.state = Path::State::confirming;
   path.last_received = path.waiting_since = now;
@@ -249,30 +263,33 @@ void Core::meet(Path& path, std::string_view claimed, transfer::ProvenNames prov
       transfer::CallerReference(transfer::KnownCaller::make(path.remote.to_string(), claimed, std::move(proven)));
 }
 
-// Counts what is answered to strangers; only so much in a millisecond.
-bool Core::may_answer_hello(Instant now) {
-  if (now - hello_window_start >= std::chrono::milliseconds(1)) {
-    hello_window_start = now;
-    hellos_in_window = 0;
-  }
-  return ++hellos_in_window <= kHellosPerMillisecond;
-}
-
+// A hello whose tag verifies comes from somebody who has the secret, or is a copy of one. One whose tag does not is a
+// stranger's: with a shared secret he is answered all the same, so that he learns that his secret is another one, but
+// no path can come of that.
 void Core::on_hello(ByteSpan datagram, const Address& from, Instant now) {
   if (cookie == nullptr || closed) return reject(event::Rejection::bad_hello, datagram.size());
   const auto hello = wire::decode_hello(datagram);
   if (!hello) return reject(event::Rejection::bad_hello, datagram.size());
-  if (!may_answer_hello(now)) return reject(event::Rejection::limit, datagram.size());
   std::optional<KnownCredential> known;
   if (has_identity()) {
-    if (!config.credentials->find(hello->credential, known.emplace())) {
+    if (!find_caller(hello->credential, now, known.emplace())) {
+      if (!hello_gate.admit_stranger(now)) return reject(event::Rejection::limit, datagram.size());
       return answer_unknown_secret(hello->initiator.path, hello->initiator.random, hello->credential, from);
     }
   } else if (hello->credential != CredentialId{}) {
     return reject(event::Rejection::bad_hello, datagram.size());
   }
-  const std::uint64_t sequence = next_sequence++;
-  exchanges[sequence % kExchangeWindow] = kNoPath;
+  const Keying keying = known ? Keying(*known) : Keying(*shared);
+  const bool is_member =
+      keying.hello_mac(*scratch_mac)
+          .verify(BoundHello(datagram, *hello).span(), datagram.data() + wire::covered_bytes(*hello));
+  if (!is_member && known) return reject(event::Rejection::bad_hello, datagram.size());
+  if (!(is_member ? hello_gate.admit_member(hello->credential, hello->initiator.random, now)
+                  : hello_gate.admit_stranger(now))) {
+    return reject(event::Rejection::limit, datagram.size());
+  }
+  const std::uint64_t sequence = is_member ? next_sequence++ : 0;
+  if (is_member) exchanges[sequence % kExchangeWindow] = kNoPath;
   wire::HelloReply reply{.to_path = hello->initiator.path,
                          .sequence = sequence,
                          .responder = {.worker = config.worker,
@@ -287,9 +304,7 @@ void Core::on_hello(ByteSpan datagram, const Address& from, Instant now) {
   std::memcpy(reply.echo.data(), hello->initiator.random.data(), reply.echo.size());
   std::byte answer_bytes[wire::kHelloBytes];
   const std::size_t bytes = wire::encode(reply, answer_bytes);
-  if (known) scratch_mac->rekey(known->answer_key);
-  const crypto::Cmac& mac = known ? *scratch_mac : *answer_mac;
-  std::ranges::copy(mac({answer_bytes, bytes}), answer_bytes + bytes);
+  std::ranges::copy(keying.answer_mac(*scratch_mac)({answer_bytes, bytes}), answer_bytes + bytes);
   send_plain(from, {answer_bytes, bytes + wire::kTagBytes});
 }
 
@@ -314,8 +329,8 @@ void Core::on_first(MutableByteSpan datagram, const Address& from, std::uint8_t 
   std::optional<KnownCredential> known;
   const CredentialId& credential = first->prefix.credential;
   if (has_identity()) {
-    if (!config.credentials->find(credential, known.emplace())) {
-      if (may_answer_hello(now)) {
+    if (!find_caller(credential, now, known.emplace())) {
+      if (hello_gate.admit_stranger(now)) {
         // Who says so tells for whom it says so: what the incarnation before has made of such a packet is not known
         // here.
         std::array<std::byte, wire::kNonceBytes + kTellingBytes> echo;
@@ -325,27 +340,26 @@ void Core::on_first(MutableByteSpan datagram, const Address& from, std::uint8_t 
       }
       return reject(event::Rejection::bad_hello, datagram.size());
     }
-    scratch_mac->rekey(known->hello_key);
   } else if (credential != CredentialId{}) {
     return reject(event::Rejection::bad_hello, datagram.size());
   }
-  const crypto::Cmac& mac = known ? *scratch_mac : *hello_mac;
+  const Keying keying = known ? Keying(*known) : Keying(*shared);
   const auto responder_random = (*cookie)(sequence, address_bytes(from));
-  if (!mac.verify(BoundPrefix(first->authenticated, responder_random).span(), first->tag)) {
+  if (!keying.hello_mac(*scratch_mac).verify(BoundPrefix(first->authenticated, responder_random).span(), first->tag)) {
     return reject(event::Rejection::bad_hello, datagram.size());
   }
   Path* path = make_path(from, false, now, known ? known->mtu : 0);
   if (path == nullptr) return reject(event::Rejection::limit, datagram.size());
   const wire::Introduction& initiator = first->prefix.initiator;
-  const crypto::Secret secret = crypto::derive_path_secret(known ? known->secret : config.secret,
-                                                           {.initiator_id = initiator.name,
-                                                            .responder_id = name_bytes(config.name),
-                                                            .initiator_incarnation = initiator.incarnation,
-                                                            .responder_incarnation = incarnation,
-                                                            .initiator_random = initiator.random,
-                                                            .responder_random = responder_random,
-                                                            .initiator_path = initiator.path,
-                                                            .responder_path = static_cast<std::uint32_t>(sequence)});
+  const crypto::Secret secret =
+      crypto::derive_path_secret(keying.secret(), {.initiator_id = initiator.name,
+                                                   .responder_id = name_bytes(config.name),
+                                                   .initiator_incarnation = initiator.incarnation,
+                                                   .responder_incarnation = incarnation,
+                                                   .initiator_random = initiator.random,
+                                                   .responder_random = responder_random,
+                                                   .initiator_path = initiator.path,
+                                                   .responder_path = static_cast<std::uint32_t>(sequence)});
   const crypto::KeyNames receives{.from_initiator = true,
                                   .sender_worker = initiator.worker,
                                   .sender_port = initiator.port,

@@ -16,6 +16,7 @@ class Identities {
   int add(Net& net, EngineConfig config) {
     books_.emplace_back();
     config.credentials = &books_.back();
+    config.secret.reset();
     config.signer = kTestSigner;
     config.incarnation.fill(static_cast<std::byte>(books_.size()));
     const int host = net.add(config);

@@ -102,12 +102,12 @@ TEST_F(UnknownCredential, OfFirstPacketsIsSaidUpToALimitPerTimeAndNotOnlyOnce) {
   pair.wire.clear();
   for (std::size_t millisecond = 1; millisecond <= 10; ++millisecond) {
     pair.now = pair.now + 1ms;
-    for (std::size_t i = 0; i < 2 * Core::kHellosPerMillisecond; ++i) {
+    for (std::size_t i = 0; i < 2 * HelloGate::kStrangers; ++i) {
       std::vector<std::byte> copy = first;
       pair.server().on_datagram(copy, pair.addresses[0], 0, nullptr, pair.now);
     }
     pair.turn(1);
-    EXPECT_EQ(answers, millisecond * Core::kHellosPerMillisecond);
+    EXPECT_EQ(answers, millisecond * HelloGate::kStrangers);
   }
 }
 

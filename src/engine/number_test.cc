@@ -133,7 +133,7 @@ TEST_F(IdentityMode, TwoWorkersOfOnePoolAnswerUnderOneCredential) {
       wire::Hello hello{.initiator = {.path = 7, .port = 1111}, .credential = agreed.ours.id};
       pair.entropy.fill(hello.initiator.random);
       std::byte datagram[wire::kHelloBytes];
-      const std::size_t bytes = wire::encode(hello, datagram);
+      const std::size_t bytes = testing::sign_hello(*aead, agreed.theirs.hello_key, hello, datagram);
       engine.on_datagram({datagram, bytes}, pair.addresses[0], 0, nullptr, pair.now);
       std::vector<Train> trains;
       engine.collect(trains, pair.now);

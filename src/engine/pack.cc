@@ -296,6 +296,8 @@ void Core::collect(std::vector<Train>& out, Instant now) {
       end_path(*path, Code::peer_failed, "the peer acknowledges nothing", false, now);
       continue;
     }
+    if (has_ended(*path, now)) [[unlikely]]
+      continue;
     const bool slices_first = std::countr_zero(slice_levels(*path)) < std::countr_zero(waiting_levels(*path));
     if (slices_first) pack_slices(*path, out, now);
     pack_path(*path, out, now);

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "engine/call_slots.h"
 #include "engine/credential.h"
 #include "engine/frame_ring.h"
+#include "engine/keying.h"
 #include "engine/path_keys.h"
 #include "engine/waiting_requests.h"
 #include "peer/replay_window.h"
@@ -93,7 +95,9 @@ struct Path {
   Path(Random& random, const recovery::LossDetector::Options& loss_options, recovery::MtuSearch::Options mtu_options,
        recovery::AckPolicy::Options ack_options)
       : ack_policy(ack_options), loss(loss_options, random), mtu(mtu_options) {}
-  ~Path() { crypto::wipe(reset_key); }
+  ~Path() {
+    if (reset_key) crypto::wipe(*reset_key);
+  }
 
   std::uint32_t id = kNoPath;         // ours: what the other side puts into headers
   std::uint32_t remote_id = kNoPath;  // theirs
@@ -117,10 +121,11 @@ struct Path {
   transfer::CallerReference caller;  // there before its first request
   Address remote;
   crypto::Incarnation remote_incarnation{};
-  Instant expires = Instant::never();  // identity mode: see Credential
-  crypto::KeyBytes reset_key{};        // initiator: authenticates the peer's unknown_path answers, if open; before that
-                                       // its unknown_secret answers
-  CredentialId credential{};           // initiator: that it was made with
+  // Initiator: authenticates the peer's unknown_path answers, if open; before that its unknown_secret answers. None:
+  // the peer has no such words to say.
+  std::optional<crypto::KeyBytes> reset_key;
+  const crypto::KeyBytes* known_reset_key() const { return reset_key ? &*reset_key : nullptr; }
+  CredentialId credential{};  // initiator: that it was made with
 
   // ---- sealing and opening ----
   PathKeys keys;
@@ -173,6 +178,7 @@ struct Path {
   std::uint8_t key_low() const { return static_cast<std::uint8_t>(keys.send_id() & ((1u << wire::kKeyIdBits) - 1)); }
 
   // ---- liveness ----
+  Instant expires = Instant::never();  // identity mode: with its credential. Nothing is taken or sent from then on
   Instant last_received{};
   Instant last_sent{};
   Instant waiting_since{};              // something has been outstanding since
@@ -192,7 +198,7 @@ struct Peer {
   bool has_queued() const { return !queue.empty(); }
 
   // ---- identity mode ----
-  std::unique_ptr<Credential> credential;
+  HeldCredential credential;
   bool wants_credential = false;  // in Core::wanted, or asked for
   Hurry hurry = Hurry::none;      // in that wish
   bool lost_path = false;         // while it stood: the next call hurries

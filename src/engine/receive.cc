@@ -42,6 +42,10 @@ void Core::on_datagram(MutableByteSpan datagram, const Address& from, std::uint8
 
 bool Core::open_sealed(Path& path, const wire::PacketHeader& header, MutableByteSpan datagram, std::size_t aad,
                        std::uint8_t ecn, detail::Pin* buffer, Instant now) {
+  if (has_ended(path, now)) [[unlikely]] {
+    reject(Rejection::unknown_path, datagram.size());
+    return false;
+  }
   const PathKeys::Which which = path.keys.recognise(header.key_low);
   if (which == PathKeys::Which::unknown) {
     reject(Rejection::unknown_key, datagram.size());

@@ -67,7 +67,9 @@ class MappedBook final : public CredentialBook {
     credential.expires_ns = Instant::never().ns;
     WEIR_CHECK(map_.install(credential, now), "a credential was there already");
   }
-  bool find(const CredentialId& id, KnownCredential& out) const override { return map_.find_caller(id, out); }
+  bool find(const CredentialId& id, Instant now, KnownCredential& out) const override {
+    return map_.find_caller(id, now, out);
+  }
   transfer::ProvenNames names_of(const CredentialId&) const override { return nullptr; }
   void on_shown(const CredentialId&) override {}
   bool may_greet(const Address&, bool, Instant) override { return true; }
@@ -143,6 +145,7 @@ class Measurement {
     EngineConfig config = testing::test_config(accepts, accepts ? 2222 : 1111);
     if (book != nullptr) {
       config.credentials = book;
+      config.secret.reset();
       config.signer = testing::kTestSigner;
     }
     config.openssl_aead = openssl_;

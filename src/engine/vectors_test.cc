@@ -92,7 +92,9 @@ class Conversation {
     take_paths(responder_, kResponderPath);
     submit(first_, address(true), "echo", "to", "hello");
     hello = initiator_turn({});
-    for (std::uint64_t i = 1; i <= kSequence; ++i) hello_reply = responder_turn(hello);
+    now_ = now_ + (kSequence - 1) * std::chrono::microseconds(100);
+    EngineAccess::core(responder_).next_sequence = kSequence;
+    hello_reply = responder_turn(hello);
     first = initiator_turn(hello_reply);
     answer_to_first = responder_turn(first);
     initiator_turn(answer_to_first, false);
@@ -230,8 +232,8 @@ class Conversation {
 
   static inline Engine* answering = nullptr;
   Instant now_{1'000'000'000};
-  KnownEntropy initiator_entropy_{{0x40, 0xa0}};
-  KnownEntropy responder_entropy_{{0x30, 0x00}};  // of each incarnation
+  KnownEntropy initiator_entropy_{{0x70, 0x40, 0xa0}};
+  KnownEntropy responder_entropy_{{0x30, 0x70, 0x00, 0x70}};  // two of each incarnation
   buffer::HeapMemory memory_{std::uint64_t{1} << 30};
   testing::TestCall first_, large_;
   Engine responder_{config_of(true, memory_), responder_entropy_, nullptr, 1, now_};

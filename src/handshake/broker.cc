@@ -71,7 +71,7 @@ void Broker::want(const Address& address, const std::string& expected_name, Inst
   Contact* wanted = contact(address, expected_name);
   if (wanted == nullptr) return;
   peer::Credential credential;
-  if (map_.find_by_address(address, credential) && proves(credential, *wanted)) {
+  if (map_.find_by_address(address, now, credential) && proves(credential, *wanted)) {
     plan_.touch(address, now);
     news_.push_back({.address = address, .expected_name = expected_name, .credential = credential});
     return;
@@ -85,7 +85,7 @@ void Broker::suspect(const Address& address, const std::string& expected_name, c
   Contact* wanted = contact(address, expected_name);
   if (wanted == nullptr) return;
   peer::Credential credential;
-  if (map_.find_by_address(address, credential) && proves(credential, *wanted) && credential.id != suspected) {
+  if (map_.find_by_address(address, now, credential) && proves(credential, *wanted) && credential.id != suspected) {
     // Somebody else's suspicion came first.
     news_.push_back({.address = address, .expected_name = expected_name, .credential = credential});
     return;
@@ -115,17 +115,17 @@ bool Broker::is_outdated(const CredentialId& id, const Contact& contact) const {
 
 void Broker::on_shown(const CredentialId& id, Instant now) {
   now_ = now;
-  if (peer::Credential shown; map_.find(id, shown)) {
+  if (peer::Credential shown; map_.find(id, now, shown)) {
     const auto known = contacts_.find(shown.handshake_address);
     if (known != contacts_.end() && is_outdated(id, known->second)) return;
   }
   if (map_.confirm(id, now) != peer::SecretMap::Confirmation::current) return;
   peer::Credential credential;
   // One whom nobody here calls sees to its credential itself.
-  if (!map_.find(id, credential)) return;
+  if (!map_.find(id, now, credential)) return;
   const auto found = contacts_.find(credential.handshake_address);
   if (found == contacts_.end() || !proves(credential, found->second)) return;
-  plan_.on_renewed(credential.handshake_address, now);
+  plan_.on_renewed(credential.handshake_address, Instant{credential.expires_ns}, now);
   // Whoever waited for a handshake that had not begun yet has what it waited for; none will begin now. And who uses an
   // older one moves on to this, as the other side has.
   if (found->second.tag == 0) found->second.is_wanted = false;
@@ -227,8 +227,8 @@ void Broker::on_outcome(const Outcome& outcome, Instant now) {
       // It answered, so it has the secret. If a handshake from the other side won, that one's credential is used.
       static_cast<void>(map_.confirm(made->id, now));
       peer::Credential current;
-      if (!map_.find_by_address(address, current) || !proves(current, peer)) current = *made;
-      plan_.on_success(address, now);
+      if (!map_.find_by_address(address, now, current) || !proves(current, peer)) current = *made;
+      plan_.on_success(address, Instant{current.expires_ns}, now);
       peer.silences = 0;
       peer.made_at = now;
       peer.is_proven = true;
@@ -240,7 +240,8 @@ void Broker::on_outcome(const Outcome& outcome, Instant now) {
   }
   plan_.on_failure(address, now);
   peer::Credential theirs;
-  if (peer.is_wanted && map_.find_by_address(address, theirs) && proves(theirs, peer)) {  // the peer's own succeeded
+  if (peer.is_wanted && map_.find_by_address(address, now, theirs) &&
+      proves(theirs, peer)) {  // the peer's own succeeded
     peer.is_wanted = false;
     news_.push_back({.address = address, .expected_name = peer.expected_name, .credential = theirs});
     return;
@@ -303,13 +304,20 @@ Result<peer::Credential> Broker::make_credential(const Outcome& outcome) const {
   credential.answer_key = crypto::derive_answer_key(shared);
   describe(credential, *theirs, *agreement, *addresses);
   credential.set_name(outcome.names.first());
-  const std::int64_t valid_seconds =
-      std::max<std::int64_t>(outcome.names.valid_until_seconds - options_.wall_clock(), 0);
-  const Duration valid = valid_seconds > options_.map.lifetime / std::chrono::seconds(1)
-                             ? options_.map.lifetime
-                             : std::chrono::seconds(valid_seconds);
-  credential.expires_ns = (now_ + std::min(valid, options_.map.lifetime)).ns;
+  const Instant end = end_of(outcome);
+  if (end <= now_) return std::unexpected(Error(Code::unauthenticated, "a certificate ends this very second"));
+  credential.expires_ns = end.ns;
   return credential;
+}
+
+// The one place where the ends of certificates, which are times of the wall clock, become instants: the first of the
+// peer's end, our own end and the longest life of a credential. Clocks that are set later change nothing.
+Instant Broker::end_of(const Outcome& outcome) const {
+  const std::int64_t until_seconds = std::min(outcome.names.valid_until_seconds, outcome.own_valid_until_seconds);
+  const std::int64_t wall_seconds = options_.wall_clock();
+  const std::int64_t longest_seconds = options_.map.lifetime / std::chrono::seconds(1) + 1;
+  const std::int64_t left = until_seconds <= wall_seconds ? 0 : until_seconds - wall_seconds;
+  return now_ + std::min<Duration>(std::chrono::seconds(std::min(left, longest_seconds)), options_.map.lifetime);
 }
 
 // ---- datagrams and time ----

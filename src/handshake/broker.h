@@ -138,6 +138,7 @@ class Broker {
   void take_outcomes(Instant now);
   void on_outcome(const Outcome& outcome, Instant now);
   Result<peer::Credential> make_credential(const Outcome& outcome) const;
+  Instant end_of(const Outcome& outcome) const;
   void fail(const Address& address, Error error, Instant now);
   void install(const peer::Credential& credential, const Names& names, Instant now);
 

@@ -142,7 +142,7 @@ struct Couple {
 
   static std::optional<peer::Credential> current(BrokerNode& of, const BrokerNode& about) {
     peer::Credential found;
-    if (!of.broker->map().find_by_address(about.at, found)) return std::nullopt;
+    if (!of.broker->map().find_by_address(about.at, Instant{}, found)) return std::nullopt;
     return found;
   }
   // Both at the same time: what each uses was on its way before it heard of the other's.
@@ -154,7 +154,7 @@ struct Couple {
   void use(BrokerNode& from, BrokerNode& to, const std::optional<peer::Credential>& mine) {
     if (!mine) return from.broker->want(to.at, "", network.now());
     peer::Credential theirs;
-    if (!to.broker->map().find(mine->id, theirs)) {
+    if (!to.broker->map().find(mine->id, Instant{}, theirs)) {
       ++unknown;
       return from.broker->suspect(to.at, "", mine->id, peer::Hurry::heard_from, network.now());
     }

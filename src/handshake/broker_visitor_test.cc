@@ -43,14 +43,14 @@ struct Visit {
       return;
     }
     id = news[0].credential.id;
-    EXPECT_TRUE(host.broker->map().find(id, at_host)) << "its packets are opened in any case";
+    EXPECT_TRUE(host.broker->map().find(id, Instant{}, at_host)) << "its packets are opened in any case";
     // As the host's engines do when its first packet comes.
     EXPECT_TRUE(host.broker->map().mark_used(id, peer::SecretMap::Side::both));
     host.broker->on_shown(id, network.now());
   }
   bool can_be_called_back() {
     peer::Credential found;
-    return host.broker->map().find_by_address(kVisitor, found) && found.id == id;
+    return host.broker->map().find_by_address(kVisitor, Instant{}, found) && found.id == id;
   }
 
   Network network;
@@ -124,7 +124,7 @@ struct Releases {
     ASSERT_FALSE(news.failure) << news.failure->to_string();
     EXPECT_EQ(news.credential.version, version);
     peer::Credential at_host;
-    ASSERT_TRUE(host.broker->map().find(news.credential.id, at_host));
+    ASSERT_TRUE(host.broker->map().find(news.credential.id, Instant{}, at_host));
     EXPECT_EQ(at_host.version, version);
     EXPECT_EQ(at_host.secret, news.credential.secret);
   }
@@ -155,8 +155,8 @@ TEST(BrokersOfTwoReleases, WithoutCommonVersionTellBothSides) {
     EXPECT_EQ(refusal->error.code(), Code::refused);
     EXPECT_THAT(refusal->error.to_string(), HasSubstr("no common protocol version"));
     peer::Credential kept;
-    EXPECT_FALSE(releases.host.broker->map().find_by_address(kVisitor, kept));
-    EXPECT_FALSE(releases.caller.broker->map().find_by_address(kHost, kept));
+    EXPECT_FALSE(releases.host.broker->map().find_by_address(kVisitor, Instant{}, kept));
+    EXPECT_FALSE(releases.caller.broker->map().find_by_address(kHost, Instant{}, kept));
   }
 }
 

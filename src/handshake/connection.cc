@@ -87,6 +87,7 @@ Connection::~Connection() {
 }
 
 Result<void> Connection::open_session(std::shared_ptr<const Credentials> credentials, std::string expected_name) {
+  outcome_.own_valid_until_seconds = credentials->valid_until_seconds();
   auto session = TlsSession::open({.role = role_,
                                    .policy = &context_->policy,
                                    .credentials = std::move(credentials),

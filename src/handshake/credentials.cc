@@ -134,6 +134,22 @@ const Certificate& end_of(std::span<const Certificate> chain) {
   return *end;
 }
 
+// Of a chain that is valid now. A root counts by its latest edition that is valid.
+std::int64_t last_valid_second(std::span<const Certificate> shown, std::span<const Certificate> roots,
+                               std::int64_t wall_seconds) {
+  std::int64_t last = shown.front().not_after_seconds();
+  for (const Certificate& each : shown.subspan(1)) {
+    if (!is_root(each, roots, wall_seconds)) last = std::min(last, each.not_after_seconds());
+  }
+  const Certificate& end = end_of(shown);
+  std::optional<std::int64_t> of_root;
+  for (const Certificate& root : roots) {
+    const bool vouches = gnutls_x509_crt_check_issuer(end.gnutls(), root.gnutls()) != 0 || have_one_key(end, root);
+    if (vouches && is_valid_at(root, wall_seconds)) of_root = std::max(of_root.value_or(0), root.not_after_seconds());
+  }
+  return of_root ? std::min(last, *of_root) : last;
+}
+
 std::string weakness_in(std::span<const Certificate> chain) {
   for (const Certificate& certificate : chain) {
     if (std::string key = certificate.key_weakness(); !key.empty()) return key;
@@ -225,6 +241,14 @@ Result<std::shared_ptr<const Credentials>> Credentials::from_pem(std::string_vie
   return made;
 }
 
+std::int64_t Credentials::valid_until_seconds() const {
+  std::int64_t last = certificate().not_after_seconds();
+  for (const Certificate& each : chain_) {
+    if (!each.is_self_issued()) last = std::min(last, each.not_after_seconds());  // peers look at their own roots
+  }
+  return last;
+}
+
 Result<Names> Credentials::verify(std::span<const gnutls_datum_t> chain, std::int64_t wall_seconds,
                                   bool peer_is_server) const {
   if (chain.empty()) return std::unexpected(Error(Code::unauthenticated, "the peer showed no certificate"));
@@ -280,6 +304,7 @@ Result<Names> Credentials::verify(std::span<const gnutls_datum_t> chain, std::in
 
   Result<Names> names = shown.front().names();
   if (names) {
+    names->valid_until_seconds = last_valid_second(shown, roots_, wall_seconds);
     names->development = development_;
     const std::vector<std::string> purposes = shown.front().purposes();
     names->may_serve = purposes.empty() || std::ranges::find(purposes, "server") != purposes.end();

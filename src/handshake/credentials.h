@@ -50,6 +50,8 @@ class Credentials {
 
   bool is_development() const { return development_; }
   const Certificate& certificate() const { return chain_.front(); }
+  // The last second in which our whole chain is valid.
+  std::int64_t valid_until_seconds() const;
   // What our own certificate says about us.
   const Names& names() const { return names_; }
 

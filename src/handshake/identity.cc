@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "crypto/entropy.h"
+#include "crypto/hkdf.h"
 #include "handshake/development.h"
 
 namespace weir {
@@ -254,8 +255,23 @@ bool IdentitySource::allows(const Names& names) const {
 
 Result<void> IdentitySource::load_signer() {
   const std::string& path = description_->signer_file;
-  if (path.empty()) {
+  if (path.empty() && description_->kind == Kind::development) {  // its key exists in memory only
     crypto::SystemEntropy{}.fill(signer_.writable());
+    return {};
+  }
+  if (path.empty()) {
+    // From the private key, so that a process that is started again with the same key has the same signer.
+    const auto derive = [this](std::string_view key) {
+      constexpr std::string_view kSalt = "weir 1 signer of a private key";
+      signer_ = crypto::hkdf_extract(std::as_bytes(std::span(kSalt)), std::as_bytes(std::span(key)));
+    };
+    if (description_->kind == Kind::pem) {
+      derive(description_->key);
+      return {};
+    }
+    auto key = read_whole(description_->key, Readers::owner_and_group);
+    if (!key) return std::unexpected(key.error());
+    derive(key->view());
     return {};
   }
   // Twice at most: missing, made (by us or by somebody faster), read.

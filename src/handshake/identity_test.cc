@@ -238,6 +238,17 @@ TEST_F(IdentityTest, TheSignerIsKeptInItsFile) {
   EXPECT_FALSE(first->signer() == crypto::Secret{});
 }
 
+TEST_F(IdentityTest, TheSignerComesFromThePrivateKeyIfThereIsNoFile) {
+  const Identity identity = write(node_request({"us.example"}));
+  auto first = value_of(IdentitySource::open(identity, kNow));
+  auto second = value_of(IdentitySource::open(identity, kNow));
+  EXPECT_EQ(first->signer(), second->signer()) << "a restart";
+  EXPECT_FALSE(first->signer() == crypto::Secret{});
+  const crypto::Secret before = first->signer();
+  auto other = value_of(IdentitySource::open(write(node_request({"us.example"})), kNow));
+  EXPECT_FALSE(other->signer() == before) << "another key, another signer";
+}
+
 TEST_F(IdentityTest, ManyWhoMakeTheSignerTogetherAgree) {
   const Identity identity = write(node_request({"us.example"})).signer_file(directory_.path("signer"));
   std::vector<std::unique_ptr<IdentitySource>> all(8);

@@ -22,7 +22,7 @@ struct Names {
   std::vector<std::array<std::uint8_t, 16>> ips;  // as Address has them: IPv4 is mapped
   bool development = false;                       // both sides have development identities of one authority
   bool may_serve = false;                         // the certificate's purpose allows it to be called, too
-  std::int64_t valid_until_seconds = 0;           // when the first certificate of the chain expires
+  std::int64_t valid_until_seconds = 0;           // when the first of the chain, or the root, ends
 
   // An IP literal is compared with `ips`, everything else with `dns`, regardless of case and of one dot at the end. A
   // wildcard stands for exactly one label. A development identity proves every name and address: its holders are

@@ -26,9 +26,10 @@ struct Outcome {
   Address remote;
   std::optional<Error> failure;  // what follows is complete only without one; `names` also if the answer refused
   Names names;                   // what the peer's certificate proves
-  SecretBytes offer;             // the peer's negotiation message: its reset key is in it
-  CredentialId credential{};     // public; both sides have the same
-  crypto::Secret secret;         // both sides have the same, nobody else
+  std::int64_t own_valid_until_seconds = 0;  // of the certificate that we showed
+  SecretBytes offer;                         // the peer's negotiation message: its reset key is in it
+  CredentialId credential{};                 // public; both sides have the same
+  crypto::Secret secret;                     // both sides have the same, nobody else
 };
 
 }  // namespace weir::handshake

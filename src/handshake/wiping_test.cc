@@ -91,8 +91,8 @@ TEST_F(Wiping, AHandshakeLeavesNoSecretBehind) {
     one->broker->want(two->at, "", network.now());
     network.run(3s);
     ASSERT_EQ(one->news().size(), 1u);
-    ASSERT_TRUE(one->broker->map().find_by_address(two->at, of_one));
-    ASSERT_TRUE(two->broker->map().find(of_one.id, of_two));
+    ASSERT_TRUE(one->broker->map().find_by_address(two->at, Instant{}, of_one));
+    ASSERT_TRUE(two->broker->map().find(of_one.id, Instant{}, of_two));
     one.reset();
     two.reset();
     graveyard.is_open = false;

@@ -47,7 +47,7 @@ struct Credential {
   bool initiator = false;          // we began the handshake
   bool may_call = false;           // our rules let the peer call us
   std::uint32_t mtu = 0;           // of the largest datagram that both sides try for
-  std::int64_t expires_ns = 0;     // an Instant: when the peer must have proven itself again
+  std::int64_t expires_ns = 0;     // an Instant: from then on it is of no use; at once if nobody says otherwise
   std::uint16_t worker_count = 0;  // of the peer; the first kMaxDataAddresses are below
   std::array<DataAddress, kMaxDataAddresses> workers{};
 

@@ -94,8 +94,16 @@ void HandshakePlan::touch(const Address& address, Instant now) {
 
 bool HandshakePlan::suspect(const Address& address, Instant now) {
   Entry* entry = find(address);
-  bool follows = entry == nullptr || (entry->state == State::idle && entry->again_at <= now &&
-                                      now - entry->suspected_at >= options_.suspicion_interval);
+  // The interval is for handshakes that succeed. After one that failed the backoff decides, and a suspicion meanwhile
+  // makes the next one begin when that ends.
+  const bool has_failed = entry != nullptr && entry->state == State::idle && entry->failures != 0;
+  if (has_failed && entry->again_at > now) {
+    entry->wanted = true;
+    reschedule(address, *entry);
+  }
+  bool follows = entry == nullptr ||
+                 (entry->state == State::idle && entry->again_at <= now &&
+                  (has_failed || now - entry->suspected_at >= options_.suspicion_interval));
   if (follows) {
     entry = use(address, now);
     follows = entry != nullptr && enqueue(address, *entry, now);
@@ -148,28 +156,28 @@ void HandshakePlan::on_deadline(const Address& address, Instant now) {
   reschedule(address, entry);
 }
 
-void HandshakePlan::on_success(const Address& address, Instant now) {
+void HandshakePlan::on_success(const Address& address, Instant end, Instant now) {
   Entry* entry = find(address);
   if (entry == nullptr || entry->state != State::running) return;
   --running_;
   ++stats_.succeeded;
   entry->state = State::idle;
-  renew(address, *entry, now);
+  renew(address, *entry, end, now);
 }
 
-void HandshakePlan::on_renewed(const Address& address, Instant now) {
+void HandshakePlan::on_renewed(const Address& address, Instant end, Instant now) {
   Entry* entry = use(address, now);
   if (entry == nullptr) return;  // no room: it will be asked for when it is needed
   if (entry->state == State::queued) leave_queue(address, *entry);
-  renew(address, *entry, now);
+  renew(address, *entry, end, now);
 }
 
-void HandshakePlan::renew(const Address& address, Entry& entry, Instant now) {
+void HandshakePlan::renew(const Address& address, Entry& entry, Instant end, Instant now) {
   entry.failures = 0;
   entry.wanted = false;
   entry.again_at = kLongAgo;
   entry.live = true;
-  entry.renew_at = now + renewal_delay(address);
+  entry.renew_at = now + renewal_delay(address, end.is_never() ? options_.period * 2 : end - now);
   reschedule(address, entry);
 }
 
@@ -215,9 +223,10 @@ Duration HandshakePlan::jittered(Duration backoff) {
                   static_cast<std::int64_t>(random_.below(static_cast<std::uint64_t>(backoff.count()) / 2))};
 }
 
-Duration HandshakePlan::renewal_delay(const Address& address) const {
+Duration HandshakePlan::renewal_delay(const Address& address, Duration life) const {
   Random point{options_.host_random ^ AddressHash{}(address)};
-  const auto quarter = static_cast<std::uint64_t>(options_.period.count()) / 4;
+  const Duration period = std::min(options_.period, std::max(life / 2, options_.shortest_renewal));
+  const auto quarter = static_cast<std::uint64_t>(std::max(period, kShortestPeriod).count()) / 4;
   return Duration{static_cast<std::int64_t>(3 * quarter + point.below(quarter))};
 }
 

@@ -1,8 +1,10 @@
 // Who shakes hands when: at most one handshake per address at a time, so many in all, backoff with jitter after a
 // failure, and renewal of what is in use before its period ends (docs/protocol.md, rules I-9 and R-5).
 //
-// The renewal of an address comes at its own point in the last quarter of the period. The point follows from the
-// address and a random of this host, so that neither all peers of a host nor all hosts of a peer come at once.
+// The renewal of an address comes at its own point in the last quarter of the period, or of half of what is left of the
+// credential's life, if that is shorter. The point follows from the address and a random of this host, so that neither
+// all peers of a host nor all hosts of a peer come at once. While certificates are not replaced, renewals bring
+// credentials with the same end, and come more and more often towards it; Options::shortest_renewal bounds that.
 #pragma once
 
 #include <cstddef>
@@ -32,8 +34,9 @@ class HandshakePlan {
     std::size_t max_addresses = 16'384;  // at least max_running + max_queued
     Duration first_backoff = std::chrono::milliseconds{100};
     Duration longest_backoff = std::chrono::seconds{10};
-    Duration period = std::chrono::hours{1};   // a credential is renewed within it
-    Duration idle = std::chrono::minutes{30};  // not used for so long: neither renewed nor remembered
+    Duration period = std::chrono::hours{1};                     // a credential is renewed within it
+    Duration idle = std::chrono::minutes{30};                    // not used for so long: neither renewed nor remembered
+    Duration shortest_renewal = std::chrono::milliseconds{500};  // between two handshakes, however soon the end is
     Duration suspicion_interval = std::chrono::seconds{1};
     std::uint64_t host_random = 0;  // differs per host and start
   };
@@ -71,11 +74,11 @@ class HandshakePlan {
 
   // The next one to start; call it until it is empty, then again at next_deadline() and after each outcome.
   std::optional<Address> next(Instant now);
-  // The outcome of what next() gave out: exactly one each. Ignored for anything else.
-  void on_success(const Address& address, Instant now);
+  // The outcome of what next() gave out: exactly one each. Ignored for anything else. `end`: of the credential.
+  void on_success(const Address& address, Instant end, Instant now);
   void on_failure(const Address& address, Instant now);
   // A handshake that the peer began has given us a credential for this address: ours has time again.
-  void on_renewed(const Address& address, Instant now);
+  void on_renewed(const Address& address, Instant end, Instant now);
 
   // In the past if there is something to start now.
   Instant next_deadline() const;
@@ -110,12 +113,12 @@ class HandshakePlan {
   bool make_room();
   bool enqueue(const Address& address, Entry& entry, Instant now);
   void leave_queue(const Address& address, Entry& entry);
-  void renew(const Address& address, Entry& entry, Instant now);
+  void renew(const Address& address, Entry& entry, Instant end, Instant now);
   void reschedule(const Address& address, Entry& entry);
   void drop(Entries::iterator at);
   void on_deadline(const Address& address, Instant now);
   Duration jittered(Duration backoff);
-  Duration renewal_delay(const Address& address) const;
+  Duration renewal_delay(const Address& address, Duration life) const;
 
   const Options options_;
   Random random_;

@@ -36,7 +36,7 @@ TEST(HandshakePlan, RunsOneHandshakePerAddressAtATime) {
   EXPECT_FALSE(plan.suspect(peer(1), kStart));
   EXPECT_EQ(start_all(plan, kStart), Started{});
   EXPECT_EQ(plan.running(), 1u);
-  plan.on_success(peer(1), kStart);
+  plan.on_success(peer(1), Instant::never(), kStart);
   EXPECT_EQ(plan.running(), 0u);
   EXPECT_EQ(plan.want(peer(1), kStart), Answer::queued) << "the credential may have been lost since";
 }
@@ -50,7 +50,7 @@ TEST(HandshakePlan, StartsTheRestInTheirOrderAsRoomComes) {
   EXPECT_EQ(plan.want(peer(5), kStart), Answer::queued);
   EXPECT_EQ(plan.want(peer(6), kStart), Answer::overloaded);
   EXPECT_EQ(plan.stats().overloaded, 1u);
-  plan.on_success(peer(2), kStart + 1s);
+  plan.on_success(peer(2), Instant::never(), kStart + 1s);
   EXPECT_EQ(start_all(plan, kStart + 1s), Started{peer(3)});
   plan.on_failure(peer(1), kStart + 1s);
   plan.on_failure(peer(3), kStart + 1s);
@@ -77,7 +77,7 @@ TEST(HandshakePlan, BacksOffTwiceAsLongAfterEachFailure) {
   }
   EXPECT_EQ(waits.size(), 12u) << "jitter";
   ASSERT_EQ(start_all(plan, now), Started{peer(1)}) << "wanted while backing off: comes by itself";
-  plan.on_success(peer(1), now);
+  plan.on_success(peer(1), Instant::never(), now);
   EXPECT_EQ(plan.want(peer(1), now), Answer::queued);
   ASSERT_EQ(start_all(plan, now), Started{peer(1)});
   plan.on_failure(peer(1), now);
@@ -102,7 +102,7 @@ TEST(HandshakePlan, RenewsWhatIsUsedInTheLastQuarterOfThePeriod) {
   HandshakePlan plan({.max_running = 2'000, .period = 1h, .idle = 30min, .host_random = 9});
   for (std::uint32_t i = 0; i < 1'000; ++i) plan.want(peer(i), kStart);
   ASSERT_EQ(start_all(plan, kStart).size(), 1'000u);
-  for (std::uint32_t i = 0; i < 1'000; ++i) plan.on_success(peer(i), kStart);
+  for (std::uint32_t i = 0; i < 1'000; ++i) plan.on_success(peer(i), Instant::never(), kStart);
   for (std::uint32_t i = 0; i < 1'000; i += 2) plan.touch(peer(i), kStart + 40min);
   EXPECT_EQ(start_all(plan, kStart + 45min - 1ns), Started{});
   std::vector<int> per_minute(15);
@@ -110,7 +110,7 @@ TEST(HandshakePlan, RenewsWhatIsUsedInTheLastQuarterOfThePeriod) {
     for (const Address& address : start_all(plan, kStart + 45min + (static_cast<int>(minute) + 1) * 1min)) {
       EXPECT_EQ(address.ip[15] % 2, 0) << "only those in use";
       ++per_minute[minute];
-      plan.on_success(address, kStart + 1h);
+      plan.on_success(address, Instant::never(), kStart + 1h);
     }
   }
   EXPECT_EQ(plan.stats().renewals, 500u);
@@ -121,10 +121,48 @@ TEST(HandshakePlan, RenewsWhatIsUsedInTheLastQuarterOfThePeriod) {
   EXPECT_EQ(plan.known(), 500u);
 }
 
+TEST(HandshakePlan, RenewsWellBeforeTheEndOfACertificate) {
+  for (const Duration life : {Duration(30s), Duration(4s), Duration(90min)}) {
+    HandshakePlan plan({.period = 1h, .idle = 2h, .host_random = 9});
+    plan.on_renewed(peer(1), kStart + life, kStart);
+    EXPECT_GE(plan.next_deadline(), kStart + life * 3 / 8);
+    EXPECT_LE(plan.next_deadline(), kStart + life / 2);
+  }
+}
+
+TEST(HandshakePlan, RenewsACertificateThatIsNotReplacedAtABoundedRate) {
+  HandshakePlan plan({.period = 1h, .idle = 2h, .host_random = 9});
+  const Instant end = kStart + 30s;
+  plan.on_renewed(peer(1), end, kStart);
+  int handshakes = 0;
+  Instant last = kStart;
+  for (Instant now = plan.next_deadline(); now < end; now = plan.next_deadline()) {
+    ASSERT_EQ(start_all(plan, now), Started{peer(1)});
+    EXPECT_GE(now - last, 375ms) << "three quarters of the shortest interval";
+    last = now;
+    plan.on_success(peer(1), end, now);
+    ++handshakes;
+  }
+  EXPECT_GE(handshakes, 3);
+  EXPECT_LE(handshakes, 12);
+}
+
+TEST(HandshakePlan, ASuspicionAfterAFailureWaitsForTheBackoffAndNoLonger) {
+  HandshakePlan plan({.first_backoff = 100ms, .suspicion_interval = 1s});
+  EXPECT_TRUE(plan.suspect(peer(1), kStart));
+  ASSERT_EQ(start_all(plan, kStart), Started{peer(1)});
+  plan.on_failure(peer(1), kStart + 1ms);  // the port is closed
+  EXPECT_FALSE(plan.suspect(peer(1), kStart + 2ms));
+  EXPECT_LE(plan.next_deadline(), kStart + 101ms) << "not a second later";
+  EXPECT_EQ(start_all(plan, kStart + 101ms), Started{peer(1)});
+  plan.on_success(peer(1), Instant::never(), kStart + 102ms);
+  EXPECT_FALSE(plan.suspect(peer(1), kStart + 103ms)) << "after a success the interval counts again";
+}
+
 TEST(HandshakePlan, HostsDifferInWhenTheyRenew) {
   const auto renewal = [](std::uint64_t host, std::uint32_t number) {
     HandshakePlan plan({.host_random = host});
-    plan.on_renewed(peer(number), kStart);
+    plan.on_renewed(peer(number), Instant::never(), kStart);
     return plan.next_deadline();
   };
   std::set<Instant> times;
@@ -138,7 +176,7 @@ TEST(HandshakePlan, HostsDifferInWhenTheyRenew) {
 
 TEST(HandshakePlan, ARenewalThatFailsIsTriedAgainWhileInUse) {
   HandshakePlan plan({.period = 1h, .idle = 10min});
-  plan.on_renewed(peer(1), kStart);
+  plan.on_renewed(peer(1), Instant::never(), kStart);
   Instant now = plan.next_deadline();
   plan.touch(peer(1), now);
   const Instant last_use = now;
@@ -158,11 +196,11 @@ TEST(HandshakePlan, ARenewalThatFailsIsTriedAgainWhileInUse) {
 TEST(HandshakePlan, AHandshakeThatThePeerBeganTakesTheTurn) {
   HandshakePlan plan({});
   plan.want(peer(1), kStart);
-  plan.on_renewed(peer(1), kStart);
+  plan.on_renewed(peer(1), Instant::never(), kStart);
   EXPECT_EQ(start_all(plan, kStart), Started{}) << "no longer needed";
   plan.want(peer(1), kStart);
   EXPECT_EQ(start_all(plan, kStart), Started{peer(1)});
-  plan.on_renewed(peer(1), kStart);
+  plan.on_renewed(peer(1), Instant::never(), kStart);
   EXPECT_EQ(plan.running(), 1u) << "its outcome is still to come";
   plan.on_failure(peer(1), kStart);
   EXPECT_EQ(plan.running(), 0u);
@@ -170,14 +208,14 @@ TEST(HandshakePlan, AHandshakeThatThePeerBeganTakesTheTurn) {
 
 TEST(HandshakePlan, FollowsOneSuspicionPerAddressAndSecond) {
   HandshakePlan plan({});
-  plan.on_renewed(peer(1), kStart);
+  plan.on_renewed(peer(1), Instant::never(), kStart);
   int started = 0;
   for (int i = 0; i < 10'000; ++i) {  // one each millisecond
     const Instant now = kStart + i * 1ms;
     plan.suspect(peer(1), now);
     for (const Address& address : start_all(plan, now)) {
       ++started;
-      plan.on_success(address, now);
+      plan.on_success(address, Instant::never(), now);
     }
   }
   EXPECT_EQ(started, 10);
@@ -188,22 +226,22 @@ TEST(HandshakePlan, FollowsOneSuspicionPerAddressAndSecond) {
 
 TEST(HandshakePlan, OutcomesThatNobodyWaitsForChangeNothing) {
   HandshakePlan plan({});
-  plan.on_success(peer(1), kStart);
+  plan.on_success(peer(1), Instant::never(), kStart);
   plan.on_failure(peer(1), kStart);
   plan.touch(peer(1), kStart);
   EXPECT_EQ(plan.known(), 0u);
   plan.want(peer(1), kStart);
-  plan.on_success(peer(1), kStart);  // queued, not running
+  plan.on_success(peer(1), Instant::never(), kStart);  // queued, not running
   EXPECT_EQ(plan.queued(), 1u);
   EXPECT_EQ(plan.running(), 0u);
 }
 
 TEST(HandshakePlan, GivesUpTheLongestUnusedAddressForANewOne) {
   HandshakePlan plan({.max_running = 1, .max_queued = 1, .max_addresses = 3});
-  for (std::uint32_t i = 1; i <= 3; ++i) plan.on_renewed(peer(i), kStart);
+  for (std::uint32_t i = 1; i <= 3; ++i) plan.on_renewed(peer(i), Instant::never(), kStart);
   plan.touch(peer(1), kStart + 1s);
   plan.want(peer(2), kStart + 1s);
-  plan.on_renewed(peer(4), kStart + 2s);
+  plan.on_renewed(peer(4), Instant::never(), kStart + 2s);
   EXPECT_EQ(plan.known(), 3u);
   plan.touch(peer(3), kStart + 3s);  // gone: ignored
   EXPECT_EQ(plan.known(), 3u);
@@ -232,7 +270,7 @@ TEST(HandshakePlan, KeepsItsLimitsUnderRandomLoad) {
       const Address address = *at;
       running.erase(at);
       if (success) {
-        plan.on_success(address, now);
+        plan.on_success(address, Instant::never(), now);
       } else {
         plan.on_failure(address, now);
         resting[address] = now + 49ms;  // at the least
@@ -256,7 +294,7 @@ TEST(HandshakePlan, KeepsItsLimitsUnderRandomLoad) {
             EXPECT_FALSE(running.contains(address));
             const auto last = suspicion.find(address);
             // Those who had to make room are forgotten with their history.
-            if (last != suspicion.end() && plan.known() < options.max_addresses) {
+            if (last != suspicion.end() && plan.known() < options.max_addresses && !resting.contains(address)) {
               EXPECT_GE(now - last->second, 1s);
             }
             suspicion[address] = now;
@@ -270,7 +308,7 @@ TEST(HandshakePlan, KeepsItsLimitsUnderRandomLoad) {
           break;
         case 5:
           if (random.chance(0.1)) {
-            plan.on_renewed(address, now);
+            plan.on_renewed(address, Instant::never(), now);
             resting.erase(address);
           }
           break;

@@ -105,6 +105,7 @@ bool SecretMap::install(const Credential& credential, Instant now) {
   entry.store(stored);
   stored.wipe();
   entry.installed = now;
+  entry.end = earliest(now + options_.lifetime, Instant{credential.expires_ns});
   entry.state = State::openable;
   // Release: whoever sees it alive sees its words. It counts as looked up, so that a full map keeps it for a round.
   entry.use.store((static_cast<std::uint64_t>(entry.generation()) << 32) | kLive | kReferenced,
@@ -235,7 +236,7 @@ std::optional<SecretMap::State> SecretMap::state(const CredentialId& id) const {
   return slot(index).state;
 }
 
-Instant SecretMap::end_of(const Slot& entry) const { return entry.installed + options_.lifetime; }
+Instant SecretMap::end_of(const Slot& entry) const { return entry.end; }
 
 SecretMap::Index SecretMap::take_slot() {
   if (free_ == 0 && touched_ < options_.capacity) {

@@ -38,7 +38,7 @@ class SecretMap {
   struct Options {
     std::uint32_t capacity = 16'384;                   // credentials; one takes at most 512 bytes in all
     Duration grace = std::chrono::seconds{30};         // of retired ones
-    Duration lifetime = std::chrono::hours{2};         // of any; twice the period of rehandshakes
+    Duration lifetime = std::chrono::hours{2};         // of any, if it does not end earlier by itself
     Duration simultaneous = std::chrono::seconds{10};  // see above
     std::uint64_t hash_seed = 0x9e3779b97f4a7c15;      // random, so that nobody can choose ids that collide
     // Instead of crypto::derive_order, for simulations: secrets are the one thing in them that no seed decides. Both
@@ -77,12 +77,13 @@ class SecretMap {
   std::size_t size() const { return size_; }                 // Writer.
   const Stats& stats() const { return stats_; }              // Writer.
 
-  [[nodiscard]] bool find(const CredentialId& id, Credential& out) const;
+  // From its end on (Credential::expires_ns) no credential is found, also before expire() has come to it.
+  [[nodiscard]] bool find(const CredentialId& id, Instant now, Credential& out) const;
   // The same, of one who may call us, and with as little work as can be: anybody can make us look. Keys that are not to
   // be used may be left in `out`, which wipes them.
-  [[nodiscard]] bool find_caller(const CredentialId& id, KnownCredential& out) const;
+  [[nodiscard]] bool find_caller(const CredentialId& id, Instant now, KnownCredential& out) const;
   // The one to begin a path with.
-  [[nodiscard]] bool find_by_address(const Address& address, Credential& out) const;
+  [[nodiscard]] bool find_by_address(const Address& address, Instant now, Credential& out) const;
   // Somebody has sealed with it. True if that was news, so that the caller can tell the writer to confirm() once.
   bool mark_used(const CredentialId& id, Side side);
 
@@ -102,7 +103,7 @@ class SecretMap {
   Slot* locate(const Key& key, std::uint64_t& use, Take&& take) const;
   static void note_look(Slot& entry, std::uint64_t use);
   template <Chain chain, class Key>
-  bool read(const Key& key, Credential& out) const;
+  bool read(const Key& key, Instant now, Credential& out) const;
 
   Index index_by_id(const CredentialId& id) const;
   Index index_by_address(const Address& address) const;

@@ -59,7 +59,7 @@ void find_by_id(benchmark::State& state) {
   Credential out;
   std::uint64_t found = 0;
   for (auto _ : state)
-    found += shared->map().find(testing::numbered_id(shared->newest() - random.below(kEntries)), out);
+    found += shared->map().find(testing::numbered_id(shared->newest() - random.below(kEntries)), Instant{}, out);
   state.SetItemsProcessed(state.iterations());
   state.counters["found"] = benchmark::Counter(static_cast<double>(found) / static_cast<double>(state.iterations()),
                                                benchmark::Counter::kAvgThreads);
@@ -71,7 +71,7 @@ void find_by_address(benchmark::State& state) {
   Credential out;
   std::uint64_t found = 0;
   for (auto _ : state) {
-    found += shared->map().find_by_address(testing::numbered_address(1 + random.below(kEntries)), out);
+    found += shared->map().find_by_address(testing::numbered_address(1 + random.below(kEntries)), Instant{}, out);
   }
   state.SetItemsProcessed(state.iterations());
   state.counters["found"] = benchmark::Counter(static_cast<double>(found) / static_cast<double>(state.iterations()),
@@ -82,7 +82,7 @@ BENCHMARK(find_by_address)->Setup(set_up)->Teardown(tear_down)->Threads(1)->Thre
 void miss(benchmark::State& state) {
   Credential out;
   std::uint64_t number = std::uint64_t{1} << 40;
-  for (auto _ : state) benchmark::DoNotOptimize(shared->map().find(testing::numbered_id(++number), out));
+  for (auto _ : state) benchmark::DoNotOptimize(shared->map().find(testing::numbered_id(++number), Instant{}, out));
   state.SetItemsProcessed(state.iterations());
 }
 BENCHMARK(miss)->Setup(set_up)->Teardown(tear_down)->Threads(1)->Threads(2)->UseRealTime();

@@ -82,10 +82,10 @@ TEST(SecretMapMemory, ReadersAllocateNothing) {
   map.confirm(credential.id, Instant{});
   const std::size_t before = allocations;
   Credential out;
-  bool found = map.find(credential.id, out);
+  bool found = map.find(credential.id, Instant{}, out);
   KnownCredential known;
-  found &= map.find_caller(credential.id, known);
-  found &= map.find_by_address(credential.handshake_address, out);
+  found &= map.find_caller(credential.id, Instant{}, known);
+  found &= map.find_by_address(credential.handshake_address, Instant{}, out);
   found &= map.mark_used(credential.id, SecretMap::Side::both);
   const std::size_t after = allocations;
   EXPECT_TRUE(found);

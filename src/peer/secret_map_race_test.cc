@@ -58,7 +58,7 @@ TEST_P(Race, ReadersNeverSeeHalfAnEntryNorMissOneThatStays) {
     while (!stop.load(std::memory_order_relaxed)) {
       for (int i = 0; i < 16; ++i) {
         const std::uint64_t owner = random.below(kOwners) + 1;
-        if (!map.find_by_address(numbered_address(owner), out)) {
+        if (!map.find_by_address(numbered_address(owner), Instant{}, out)) {
           ++missed;
           continue;
         }
@@ -67,12 +67,12 @@ TEST_P(Race, ReadersNeverSeeHalfAnEntryNorMissOneThatStays) {
         if (out.handshake_address != numbered_address(owner)) ++wrong;
       }
       const std::uint64_t number = (newest.load(std::memory_order_relaxed) + kPrepared - random.below(16)) % kPrepared;
-      if (map.find(numbered_id(number), out)) {
+      if (map.find(numbered_id(number), Instant{}, out)) {
         ++found;
         if (!(out == prepared[number])) ++torn;
       }
       KnownCredential known;
-      if (map.find_caller(numbered_id(number), known)) {
+      if (map.find_caller(numbered_id(number), Instant{}, known)) {
         const Credential& whole = prepared[number];
         if (known.secret.secret() != whole.secret || known.hello_key != whole.hello_key ||
             known.answer_key != whole.answer_key || known.expires.ns != whole.expires_ns) {

@@ -42,20 +42,22 @@ void SecretMap::note_look(Slot& entry, std::uint64_t use) {
 }
 
 template <SecretMap::Chain chain, class Key>
-bool SecretMap::read(const Key& key, Credential& out) const {
+bool SecretMap::read(const Key& key, Instant now, Credential& out) const {
   Stored copy;
   std::uint64_t use = 0;
   Slot* entry = locate<chain>(key, use, [&copy](const Slot& slot) { slot.load(copy); });
-  if (entry == nullptr) return false;
-  copy.unpack(out);
-  copy.wipe();
-  note_look(*entry, use);
-  return true;
+  const bool is_valid = entry != nullptr && now.ns < copy.expires_ns;
+  if (is_valid) {
+    copy.unpack(out);
+    note_look(*entry, use);
+  }
+  if (entry != nullptr) copy.wipe();
+  return is_valid;
 }
 
-bool SecretMap::find(const CredentialId& id, Credential& out) const { return read<by_id>(id, out); }
+bool SecretMap::find(const CredentialId& id, Instant now, Credential& out) const { return read<by_id>(id, now, out); }
 
-bool SecretMap::find_caller(const CredentialId& id, KnownCredential& out) const {
+bool SecretMap::find_caller(const CredentialId& id, Instant now, KnownCredential& out) const {
   // Straight to where it is wanted, so that there is no copy to wipe.
   struct Terms {
     std::uint32_t mtu;
@@ -73,15 +75,15 @@ bool SecretMap::find_caller(const CredentialId& id, KnownCredential& out) const 
     slot.load<offsetof(Stored, hello_key)>(out.hello_key);
     slot.load<offsetof(Stored, answer_key)>(out.answer_key);
   });
-  if (entry == nullptr) return false;
+  if (entry == nullptr || terms.expires_ns <= now.ns) return false;
   out.mtu = terms.mtu;
   out.expires = Instant{terms.expires_ns};
   note_look(*entry, use);
   return terms.may_call != 0;
 }
 
-bool SecretMap::find_by_address(const Address& address, Credential& out) const {
-  return read<by_address>(address, out);
+bool SecretMap::find_by_address(const Address& address, Instant now, Credential& out) const {
+  return read<by_address>(address, now, out);
 }
 
 // Applies to this life of the credential only.

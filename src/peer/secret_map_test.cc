@@ -26,13 +26,13 @@ constexpr Instant kStart{1'000'000'000};
 
 bool knows(const SecretMap& map, std::uint64_t number) {
   Credential out;
-  return map.find(numbered_id(number), out);
+  return map.find(numbered_id(number), Instant{}, out);
 }
 
 // 0: none.
 std::uint64_t current(const SecretMap& map, std::uint64_t owner) {
   Credential out;
-  return map.find_by_address(numbered_address(owner), out) ? load<std::uint64_t>(out.id.data()) : 0;
+  return map.find_by_address(numbered_address(owner), Instant{}, out) ? load<std::uint64_t>(out.id.data()) : 0;
 }
 
 void install(SecretMap& map, std::uint64_t number, std::uint64_t owner, Instant now = kStart) {
@@ -46,6 +46,38 @@ void establish(SecretMap& map, std::uint64_t number, std::uint64_t owner, Instan
 
 std::uint64_t order_of(std::uint64_t number) { return crypto::derive_order(numbered(number, 0).secret); }
 
+TEST(SecretMap, FindsNothingFromTheEndOfACredentialOn) {
+  SecretMap map({.lifetime = 1h});
+  Credential in = numbered(7, 3);
+  in.expires_ns = (kStart + 5s).ns;
+  in.may_call = true;
+  ASSERT_TRUE(map.install(in, kStart));
+  ASSERT_EQ(map.confirm(in.id, kStart), Confirmation::current);
+  for (const auto& [at, is_there] : {std::pair{kStart + 5s - 1ns, true}, std::pair{kStart + 5s, false}}) {
+    Credential out;
+    KnownCredential known;
+    EXPECT_EQ(map.find(in.id, at, out), is_there);
+    EXPECT_EQ(map.find_by_address(in.handshake_address, at, out), is_there);
+    EXPECT_EQ(map.find_caller(in.id, at, known), is_there);
+  }
+  EXPECT_EQ(map.next_deadline(), kStart + 5s) << "its end, and not the longest life";
+  EXPECT_EQ(map.expire(kStart + 5s), 1u);
+}
+
+TEST(SecretMap, KeepsNoReplacedOrRetiredCredentialBeyondItsEnd) {
+  SecretMap map({.grace = 30s, .lifetime = 1h});
+  Credential in = numbered(7, 3);
+  in.expires_ns = (kStart + 5s).ns;
+  ASSERT_TRUE(map.install(in, kStart));
+  ASSERT_EQ(map.confirm(in.id, kStart), Confirmation::current);
+  establish(map, 8, 3, kStart + 1s);
+  EXPECT_EQ(map.state(in.id), State::superseded);
+  EXPECT_EQ(map.next_deadline(), kStart + 5s);
+  ASSERT_TRUE(map.retire(in.id, kStart + 40s));
+  EXPECT_EQ(map.next_deadline(), kStart + 5s);
+  EXPECT_EQ(map.expire(kStart + 5s), 1u);
+}
+
 TEST(SecretMap, ReturnsEveryFieldAsItWasInstalled) {
   SecretMap map({});
   Credential in = numbered(7, 3);
@@ -53,7 +85,7 @@ TEST(SecretMap, ReturnsEveryFieldAsItWasInstalled) {
   in.remote_incarnation.fill(std::byte{9});
   ASSERT_TRUE(map.install(in, kStart));
   Credential out;
-  ASSERT_TRUE(map.find(in.id, out));
+  ASSERT_TRUE(map.find(in.id, Instant{}, out));
   EXPECT_TRUE(out == in);
   EXPECT_EQ(out.name(), in.name());
 }
@@ -64,7 +96,7 @@ TEST(SecretMap, GivesTheKeysOfThoseWhoMayCallAndOfNobodyElse) {
   in.may_call = true;
   ASSERT_TRUE(map.install(in, kStart));
   KnownCredential out;
-  ASSERT_TRUE(map.find_caller(in.id, out));
+  ASSERT_TRUE(map.find_caller(in.id, Instant{}, out));
   EXPECT_TRUE(out.secret.secret() == in.secret);
   EXPECT_EQ(out.hello_key, in.hello_key);
   EXPECT_EQ(out.answer_key, in.answer_key);
@@ -74,8 +106,8 @@ TEST(SecretMap, GivesTheKeysOfThoseWhoMayCallAndOfNobodyElse) {
   other.may_call = false;
   ASSERT_TRUE(map.install(other, kStart));
   KnownCredential nothing;
-  EXPECT_FALSE(map.find_caller(other.id, nothing));
-  EXPECT_FALSE(map.find_caller(numbered_id(9), nothing));
+  EXPECT_FALSE(map.find_caller(other.id, Instant{}, nothing));
+  EXPECT_FALSE(map.find_caller(numbered_id(9), Instant{}, nothing));
 }
 
 TEST(SecretMap, RefusesAnIdThatItKnows) {
@@ -100,7 +132,7 @@ TEST(SecretMap, AnAddressThatWasNotProvenFindsNothing) {
   SecretMap map({});
   establish(map, 1, 0);
   Credential out;
-  EXPECT_FALSE(map.find_by_address(Address{}, out));
+  EXPECT_FALSE(map.find_by_address(Address{}, Instant{}, out));
   EXPECT_TRUE(knows(map, 1));
 }
 

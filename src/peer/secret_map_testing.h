@@ -40,7 +40,7 @@ inline Credential numbered(std::uint64_t number, std::uint64_t owner) {
   credential.version = static_cast<std::uint8_t>(random.next());
   credential.transport = static_cast<std::uint8_t>(random.next());
   credential.mtu = static_cast<std::uint32_t>(random.next());
-  credential.expires_ns = static_cast<std::int64_t>(random.next());
+  credential.expires_ns = static_cast<std::int64_t>(random.next() >> 2 | std::uint64_t{1} << 62);  // far away
   credential.worker_count = static_cast<std::uint16_t>(random.below(12));
   for (DataAddress& worker : credential.workers) {
     worker = {numbered_address(random.below(1u << 20)), static_cast<std::uint16_t>(random.next()),

@@ -93,6 +93,7 @@ struct SecretMap::Slot {
   // The writer's alone from here on.
   Instant deadline;
   Instant installed;
+  Instant end;
   std::uint32_t position = 0;  // in the heap
   Index other = 0;             // superseded: by whom; free: the next free one
   std::uint32_t other_generation = 0;

@@ -147,10 +147,10 @@ void Handshaker::request(Request request) {
   worker_->doorbell()->ring();
 }
 
-bool Handshaker::find(const engine::CredentialId& id, engine::KnownCredential& out) const {
+bool Handshaker::find(const engine::CredentialId& id, Instant now, engine::KnownCredential& out) const {
   // Acquire: whoever sees the map sees what is in it.
   const peer::SecretMap* map = map_.load(std::memory_order_acquire);
-  return map != nullptr && map->find_caller(id, out);
+  return map != nullptr && map->find_caller(id, now, out);
 }
 
 // Whoever has found a credential has seen the map, and so the broker.

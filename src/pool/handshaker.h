@@ -73,7 +73,7 @@ class Handshaker final : public worker::Pollable,
   bool leave(Instant until);
   void request(Request request);
   const Address& local() const { return local_; }
-  bool find(const engine::CredentialId& id, engine::KnownCredential& out) const override;
+  bool find(const engine::CredentialId& id, Instant now, engine::KnownCredential& out) const override;
   transfer::ProvenNames names_of(const engine::CredentialId& id) const override;
   void on_shown(const engine::CredentialId& id) override;
   bool may_greet(const Address& to, bool is_proven, Instant now) override;

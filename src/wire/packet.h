@@ -82,6 +82,12 @@ struct Hello {
   Introduction initiator;
   CredentialId credential{};
 };
+inline constexpr std::size_t kIntroductionBytes = 4 + 2 + 2 + 32 + 16 + 1;  // without a name
+// Of an encoded hello: those that its tag covers, and behind which the tag is.
+inline std::size_t covered_bytes(const Hello& hello) {
+  return 2 + kIntroductionBytes + hello.initiator.name.size() + kCredentialBytes;
+}
+static_assert(2 + kIntroductionBytes + kMaxNameBytes + kCredentialBytes + kTagBytes <= kHelloBytes);
 
 struct HelloReply {
   std::uint32_t to_path = 0;         // the initiator's
@@ -103,7 +109,7 @@ struct FirstPrefix {
   std::array<std::byte, kNonceBytes> nonce{};
 };
 
-// Returns the number of bytes written; `to` holds kHelloBytes.
+// Returns the number of bytes written; `to` holds kHelloBytes. The tag is left to the caller: zeros are in its place.
 std::size_t encode(const Hello& hello, std::byte* to);
 std::optional<Hello> decode_hello(ByteSpan datagram);
 
