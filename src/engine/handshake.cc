@@ -48,7 +48,7 @@ Path* Core::make_path(const Address& remote, bool initiator, Instant now, std::u
   if (path == nullptr && evict_idle_path(now)) path = paths.acquire(random, loss, mtu, ack);
   if (path == nullptr) return nullptr;
   const SlotId id = paths.id_of(path);
-  path->id = id.index | static_cast<std::uint32_t>((id.generation >> 1) & 0xfff) << 20;
+  path->id = path_numbers.make(id);
   path->serial = next_path_serial++;
   path->initiator = initiator;
   path->remote = remote;
@@ -271,8 +271,9 @@ void Core::on_hello(ByteSpan datagram, const Address& from, Instant now) {
   } else if (hello->credential != CredentialId{}) {
     return reject(event::Rejection::bad_hello, datagram.size());
   }
-  const std::uint64_t sequence = next_sequence++;
-  exchanges[sequence % kExchangeWindow] = kNoPath;
+  const std::uint64_t count = next_sequence++;
+  const std::uint64_t sequence = sequence_of(count);
+  exchanges[count % kExchangeWindow] = kNoPath;
   wire::HelloReply reply{.to_path = hello->initiator.path,
                          .sequence = sequence,
                          .responder = {.worker = config.worker,
@@ -297,15 +298,20 @@ void Core::on_first(MutableByteSpan datagram, const Address& from, std::uint8_t 
   const auto first = wire::decode_first(datagram);
   if (cookie == nullptr || !first) return reject(event::Rejection::bad_hello, datagram.size());
   const std::uint64_t sequence = first->prefix.sequence;
-  if (sequence == 0 || sequence >= next_sequence || next_sequence - sequence > kExchangeWindow) {
+  if (!is_own_sequence(sequence)) [[unlikely]] {
+    if (!forward_first(sequence, datagram, from, ecn, now)) reject(event::Rejection::bad_hello, datagram.size());
+    return;
+  }
+  const std::uint64_t count = count_of(sequence);
+  if (count == 0 || count >= next_sequence || next_sequence - count > kExchangeWindow) {
     return reject(event::Rejection::bad_hello, datagram.size());
   }
   const wire::PacketHeader header = wire::decode_header(datagram.data());
-  std::uint32_t& exchange = exchanges[sequence % kExchangeWindow];
+  std::uint32_t& exchange = exchanges[count % kExchangeWindow];
   if (exchange != kNoPath) {
     Path* path = find_path(exchange);
     if (path == nullptr) return reject(event::Rejection::bad_hello, datagram.size());
-    open_sealed(*path, header, datagram, first->bytes, ecn, buffer, now);
+    open_sealed(*path, header, datagram, first->bytes, from, ecn, buffer, now);
     return;
   }
   if (closed || first->prefix.initiator.incarnation == incarnation) {
@@ -378,7 +384,7 @@ void Core::on_first(MutableByteSpan datagram, const Address& from, std::uint8_t 
   touch(*path);
   // If the sealed part was damaged on the way, the path stays for the next `first` packet of this sequence, which then
   // costs no derivation. Without one it is forgotten soon.
-  open_sealed(*path, header, datagram, first->bytes, ecn, buffer, now);
+  open_sealed(*path, header, datagram, first->bytes, from, ecn, buffer, now);
 }
 
 }  // namespace weir::engine
