@@ -151,6 +151,7 @@ TEST_P(Rebinding, CallsGoOnAndNothingRunsTwice) {
   config.timeouts.keepalive = 50ms;
   Pool client = open(config);
   Peer peer = client.peer(nat.address());
+  ASSERT_TRUE(peer.unary("echo", "first", {.deadline = 60s}).get().has_value());  // the path is there
   int number = 0;
   // Until the kernel has picked another worker than the one that has the path, and ten times at least.
   const auto is_enough = [&](int rebinds) {
