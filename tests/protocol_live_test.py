@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """A caller that was written from docs/protocol.md alone speaks with a server of this library: handshake, a small call, a
-large request and a large reply (a put and a get), and the end.
+change of its address, a large request and a large reply (a put and a get), and the end.
 
 usage: protocol_live_test.py WEIR
 """
@@ -42,9 +42,11 @@ class Payload:
 
 class Stranger:
     def __init__(self, address):
-        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         host, port = address.rsplit(":", 1)
-        self.socket.connect((host, int(port)))
+        self.server = (host, int(port))
+        self.socket = None
+        self.move()
+        self.challenges = 0
         self.number = 0
         self.remote_path = None
         self.received = set()
@@ -55,6 +57,13 @@ class Stranger:
         self.landings = {}  # by region
         self.generation = 0
         self.shake_hands()
+
+    # P-11: from another port from now on, as behind a NAT that forgot us.
+    def move(self):
+        if self.socket is not None:
+            self.socket.close()
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.connect(self.server)
 
     # ---- H ----
     def shake_hands(self):
@@ -211,9 +220,12 @@ class Stranger:
             self.revoked.add(region)
             if self.grants.get(identity) == region:
                 del self.grants[identity]
+        if kind == 24:  # P-12
+            self.challenges += 1
+            self.send(b"\x19" + text[1:9])
         if kind == 22:
             self.complete.add(padded("<BQ", text[1:])[1])
-        lengths = {5: 10, 7: 9, 8: 9, 9: 9, 12: 1, 13: 21, 19: 18, 20: 14, 21: 14, 22: 14, 23: 26}
+        lengths = {5: 10, 7: 9, 8: 9, 9: 9, 12: 1, 13: 21, 19: 18, 20: 14, 21: 14, 22: 14, 23: 26, 24: 9}
         if kind not in lengths:
             raise ValueError(f"a frame of type {kind}")
         return lengths[kind]
@@ -293,7 +305,9 @@ def talk(address):
     stranger = Stranger(address)
     _, (kind, flags, _, message) = stranger.call(b"nobody serves this", b"", b"hello")
     expect("a call of an unknown method fails, and has not run", (kind, flags & 1, message[:2]), (2, 1, b"\x0a\x00"))
+    stranger.move()
     _, (kind, flags, header, message) = stranger.call(b"weir.bulk.ask", bulk(1, 4096, len(body)))
+    expect("a caller at another port is challenged before it is answered", stranger.challenges > 0, True)
     expect("a put would be taken", (kind, flags & 1, header, len(message)), (2, 0, 0, 16))
     _, flags, _, message = stranger.call_large(b"weir.bulk.put", bulk(1, 4096, len(body)), payload, PATTERN_UNARY)
     expect("a put that says it is none is refused, and has not run", (flags & 1, message[:2]), (1, b"\x0b\x00"))

@@ -15,7 +15,7 @@ struct Caller {
   std::string_view name{};
   // All that its certificate proves, as Identity::authorise() is told them. Empty with a shared secret.
   std::span<const std::string> names{};
-  // Where its packets come from.
+  // Where its packets came from when its path was made.
   std::string_view address{};
 
   // Its certificate has this very name (in lower case). Always false with a shared secret.

@@ -80,6 +80,10 @@ struct Timeouts {
   std::chrono::nanoseconds default_deadline = std::chrono::seconds(10);  // for calls that name none
   std::chrono::nanoseconds silence =
       std::chrono::seconds(3);  // a peer silent for this long with calls outstanding has failed
+  std::chrono::nanoseconds keepalive = std::chrono::milliseconds(750);  // a caller that waits for replies and neither
+                                                                       // sends nor hears anything sends a packet this
+                                                                       // often, or every quarter of `silence` if that
+                                                                       // is sooner
   std::chrono::nanoseconds connect = std::chrono::seconds(3);    // a peer that never answered at all has failed
   std::chrono::nanoseconds idle_peer = std::chrono::minutes(5);  // an unused path is forgotten
   std::chrono::nanoseconds handshake = std::chrono::seconds(5);  // of identities; then it has failed

@@ -96,6 +96,8 @@ void Core::on_deadline(OutgoingCall& call, Instant now) {
 void Core::on_path_timer(Path& path, Instant now) {
   touch(path);  // collect() sends what is due and arms the timer again
   if (has_ended(path, now)) return;
+  if (path.change != nullptr && path.change->next <= now) [[unlikely]]
+    on_change_timer(path, now);
   if (path.loss.deadline() <= now) on_loss_timer(path, now);
   doubt_while_confirming(path, now);
   if (!path.blocked_since.is_never() && path.say_blocked_at <= now) {
@@ -127,11 +129,13 @@ void Core::on_path_timer(Path& path, Instant now) {
       end_path(path, Code::peer_failed, "the peer fell silent", false, now);
       return;
     }
-    const Duration probe_after = config.timeouts.silence / 4;
+    const Duration probe_after = keepalive_of(path);
     if (silent >= probe_after && now - path.last_sent >= probe_after) {
       path.probe_wanted = true;
       path.probes_owed = 1;
-      if (!std::exchange(path.probing, true)) tell_health(path, event::PeerHealth::probing);
+      if (silent >= config.timeouts.silence / 4 && !std::exchange(path.probing, true)) {
+        tell_health(path, event::PeerHealth::probing);
+      }
     }
     return;
   }
@@ -169,6 +173,12 @@ Duration Core::idle_limit(const Path& path) const {
   return path.initiator ? config.timeouts.idle_peer / 2 : config.timeouts.idle_peer;
 }
 
+// Who waits for replies is to be heard of, or the peer would not learn that its address has changed.
+Duration Core::keepalive_of(const Path& path) const {
+  const Duration quarter = config.timeouts.silence / 4;
+  return path.outstanding != 0 ? std::min<Duration>(config.timeouts.keepalive, quarter) : quarter;
+}
+
 void Core::update_timer(Path& path, Instant now) {
   Instant next = earliest(earliest(path.loss.deadline(), path.ack_policy.deadline()), path.expires);
   next = earliest(next, path.doubt_at);
@@ -176,7 +186,7 @@ void Core::update_timer(Path& path, Instant now) {
     const Duration silence = path.state == Path::State::confirming ? config.timeouts.connect : config.timeouts.silence;
     const Instant since = heard(path);
     next = earliest(next, since + silence);
-    next = earliest(next, std::max(since, path.last_sent) + config.timeouts.silence / 4);
+    next = earliest(next, std::max(since, path.last_sent) + keepalive_of(path));
     // A probe that the window does not let out waits for acknowledgements, not for time.
     if (path.state == Path::State::open && path.congestion.may_send(path.loss.bytes_in_flight())) {
       next = earliest(next, path.mtu.deadline());
@@ -186,6 +196,8 @@ void Core::update_timer(Path& path, Instant now) {
     const Duration limit = idle_limit(path);
     next = earliest(next, last_used(path) + (has_to_shrink ? std::min<Duration>(kScheduleIdle, limit) : limit));
   }
+  if (path.change != nullptr) [[unlikely]]
+    next = earliest(next, path.change->next);
   if (path.peer == nullptr || path.draining || !path.peer->has_queued()) path.blocked_since = Instant::never();
   if (!path.blocked_since.is_never()) next = earliest(next, path.say_blocked_at);
   // Held back by the pacer with something to send: wake when it lets go.
@@ -254,10 +266,14 @@ void Core::end_path(Path& path, Code code, const char* sentence, bool requeue, I
   }
 }
 
-void Core::send_plain(const Address& to, ByteSpan bytes) {
+void Core::queue_plain(const Address& to, ByteSpan bytes) {
   if (plain_bytes.size() + bytes.size() > kMaxPlainBytes) return;  // as good as lost on the way; its sender repeats it
   plain.push_back({to, static_cast<std::uint32_t>(plain_bytes.size()), static_cast<std::uint32_t>(bytes.size())});
   plain_bytes.insert(plain_bytes.end(), bytes.begin(), bytes.end());
+}
+
+void Core::send_plain(const Address& to, ByteSpan bytes) {
+  queue_plain(to, bytes);
   ++events.counters.packets_sent;
   ++events.counters.packets_control_only;
   events.counters.bytes_sent += bytes.size();

@@ -12,6 +12,7 @@
 #include "buffer/memory.h"
 #include "crypto/derive.h"
 #include "engine/credential.h"
+#include "engine/siblings.h"
 #include "token/ahead.h"
 #include "weir/config.h"
 
@@ -34,6 +35,8 @@ struct EngineConfig {
   std::string name;                   // at most kMaxNameBytes
   std::uint16_t worker = 0;           // which of the pool's workers this is
   std::uint16_t port = 0;             // of the link that carries its packets
+  std::uint32_t workers_at_port = 1;  // engines that receive at that port: those of workers 0 to this less one
+  Siblings* siblings = nullptr;       // the way to the others, if there are any
   bool accepts = false;               // answers hellos
   bool openssl_aead = false;
   std::size_t datagram_bytes = 65'507;   // largest to try for

@@ -19,6 +19,7 @@
 #include "engine/engine.h"
 #include "engine/hello_gate.h"
 #include "engine/path.h"
+#include "engine/path_numbers.h"
 #include "engine/return_box.h"
 #include "transfer/arrival.h"
 #include "transfer/reassembly.h"
@@ -87,6 +88,7 @@ struct Core : Bounds {
   // `mtu`: what its credential says of it.
   Path* make_path(const Address& remote, bool initiator, Instant now, std::uint32_t mtu = 0);
   void send_plain(const Address& to, ByteSpan bytes);
+  void queue_plain(const Address& to, ByteSpan bytes);  // not counted as sent here
 
   // ---- credential.cc ----
   bool has_identity() const { return config.credentials != nullptr; }
@@ -127,7 +129,7 @@ struct Core : Bounds {
   void on_datagram(MutableByteSpan datagram, const Address& from, std::uint8_t ecn, detail::Pin* buffer, Instant now);
   // `aad` precedes the ciphertext in the datagram.
   bool open_sealed(Path& path, const wire::PacketHeader& header, MutableByteSpan datagram, std::size_t aad,
-                   std::uint8_t ecn, detail::Pin* buffer, Instant now);
+                   const Address& from, std::uint8_t ecn, detail::Pin* buffer, Instant now);
   // `slice`: of a data packet, authenticated with it.
   Verdict on_frames(Path& path, ByteSpan frames, ByteSpan slice, bool& ack_eliciting, detail::Pin* buffer, Instant now);
   void on_side_frame(Path& path, wire::FrameType type, const wire::SideFrame& frame, Instant now);
@@ -135,7 +137,27 @@ struct Core : Bounds {
   void on_blocked(Path& path, const wire::BlockedFrame& frame, Instant now);
   void reject(event::Rejection reason, std::size_t bytes);
 
+  // ---- address_change.cc ----
+  void on_source(Path& path, std::uint64_t number, std::size_t bytes, bool is_newest, Instant now);
+  void challenge_addresses(Path& path, Instant now);
+  void send_challenge(Path& path, const Address& to, std::uint64_t value, Instant now);
+  void on_path_response(Path& path, std::uint64_t value, Instant now);
+  void on_change_timer(Path& path, Instant now);
+  void move_path(Path& path, Instant now);
+
+  // ---- forward.cc: true if the datagram was another engine's, whatever became of it ----
+  bool forward(std::uint32_t worker, ByteSpan datagram, const Address& from, std::uint8_t ecn, Instant now);
+  bool forward_sealed(std::uint32_t path, ByteSpan datagram, const Address& from, std::uint8_t ecn, Instant now);
+  bool forward_first(std::uint64_t sequence, ByteSpan datagram, const Address& from, std::uint8_t ecn, Instant now);
+  // The sequence of a hello reply: a count, and where several engines have one port, the worker above it.
+  std::uint64_t sequence_of(std::uint64_t count) const { return count | sequence_worker << kSequenceBits; }
+  bool is_own_sequence(std::uint64_t sequence) const {
+    return path_numbers.workers() <= 1 || sequence >> kSequenceBits == sequence_worker;
+  }
+  std::uint64_t count_of(std::uint64_t sequence) const { return sequence - (sequence_worker << kSequenceBits); }
+
   // ---- losses.cc ----
+  void send_outstanding_again(Path& path, Instant now);
   bool on_ack(Path& path, const wire::AckFrame& frame, Instant now);
   void after_loss_report(Path& path, const recovery::LossReport& report, Instant now);
   void on_loss_timer(Path& path, Instant now);
@@ -350,6 +372,7 @@ struct Core : Bounds {
   static bool has_something(const Path& path) {
     return !path.again.empty() || !path.replies.empty() || path.partial != nullptr || path.ping_owed ||
            path.announce_path || path.probe_response_owed || path.probe_wanted || path.credit_levels_owed != 0 ||
+           path.responses_owed != 0 ||
            (path.peer != nullptr && path.peer->path == path.id && path.peer->has_queued());
   }
   void pack_path(Path& path, std::vector<Train>& out, Instant now);
@@ -374,6 +397,8 @@ struct Core : Bounds {
   void on_path_timer(Path& path, Instant now);
   void update_timer(Path& path, Instant now);
   Duration idle_limit(const Path& path) const;
+  // How long a path that waits neither sends nor hears anything before it says something.
+  Duration keepalive_of(const Path& path) const;
   // Something is owed by the other side: replies, acknowledgements, the rest of a request.
   static bool is_waiting(const Path& path) {
     return path.outstanding != 0 || path.loss.eliciting_in_flight() != 0 || path.receiving != 0;
@@ -393,7 +418,7 @@ struct Core : Bounds {
   void close(Instant now);
 
   Path* find_path(std::uint32_t id) {
-    Path* path = paths.at(id & 0xfffff);
+    Path* path = paths.at(path_numbers.index_of(id));
     return path != nullptr && path->id == id ? path : nullptr;
   }
   Path* path_of(Peer& peer) { return peer.path == kNoPath ? nullptr : find_path(peer.path); }
@@ -409,6 +434,7 @@ struct Core : Bounds {
   std::unique_ptr<crypto::AeadKey> scratch_key;  // takes whatever key is needed once
   schedule::TimingWheel wheel;
   transfer::BlockPool blocks;
+  const PathNumbers path_numbers;
   Slab<Path> paths;
   Slab<Peer> peers;
   Slab<IncomingTransfer> incoming;
@@ -451,6 +477,20 @@ struct Core : Bounds {
   std::uint64_t next_path_serial = 1;
   HelloGate hello_gate;
   Instant last_eviction{};
+
+  // ---- engines at the same port ----
+  static constexpr unsigned kSequenceBits = 48;
+  const std::uint64_t sequence_worker = path_numbers.workers() > 1 ? config.worker : 0;
+  Instant forward_window_start{};
+  std::uint32_t forwards_in_window = 0;
+  bool is_forwarded = false;  // the datagram that is being looked at
+
+  // The packet whose frames are being taken.
+  struct Opened {
+    std::uint64_t number = 0;
+    const Address* from = nullptr;
+  };
+  Opened opened;
 
   // ---- lost state ----
   std::unique_ptr<crypto::Prf> signer;

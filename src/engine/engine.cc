@@ -104,6 +104,13 @@ void Engine::on_datagram(MutableByteSpan datagram, const Address& from, std::uin
   core_->on_datagram(datagram, from, ecn, buffer, now);
 }
 
+void Engine::on_forwarded(MutableByteSpan datagram, const Address& from, std::uint8_t ecn, Instant now) {
+  core_->events.set_now(now);
+  core_->is_forwarded = true;
+  core_->on_datagram(datagram, from, ecn, nullptr, now);
+  core_->is_forwarded = false;
+}
+
 // Counts only if it quotes a hello that is under way, whose path and random cannot be guessed, or a packet in flight.
 // The latter ends nothing: a peer that came back elsewhere is looked for, otherwise the probes decide.
 void Engine::on_unreachable(const Address& who, ByteSpan quoted, Instant now) {

@@ -120,6 +120,8 @@ class Engine {
   // ---- packets and time ----
   // Opened in place. `buffer` (may be null) keeps the bytes alive if somebody takes a reference.
   void on_datagram(MutableByteSpan datagram, const Address& from, std::uint8_t ecn, detail::Pin* buffer, Instant now);
+  // One that another engine at the same port handed over (EngineConfig::siblings).
+  void on_forwarded(MutableByteSpan datagram, const Address& from, std::uint8_t ecn, Instant now);
   // An ICMP unreachable that quotes the beginning of a datagram sent to `who`.
   void on_unreachable(const Address& who, ByteSpan quoted, Instant now);
   void on_timeout(Instant now);

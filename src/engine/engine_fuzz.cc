@@ -80,6 +80,7 @@ class Match {
     net_.run_for(std::chrono::milliseconds(5));
     puppet_ = std::make_unique<Puppet>(net_, hostile_, victim_);
     victims_id_ = puppet_->path().remote_id;
+    hostile_address_ = net_.address(hostile_);
     // Now that nobody grants anything by itself.
     for (std::size_t i = 4; i < 6 && !hostile_initiates; ++i) {
       pending_[i].is_large = true;
@@ -182,8 +183,21 @@ class Match {
     if (frames_.bytes().size() > 2'000) flush();
     frames_.raw(testing::frame_of(frame));
     sent_ = testing::seal_data(*puppet_, frames_.bytes(), slice);
-    net_.inject(victim_, net_.address(hostile_), sent_);
+    net_.inject(victim_, hostile_address_, sent_);
     frames_ = {};
+  }
+  // It comes from elsewhere; says what belongs to a change of address; or to one that the victim knows of.
+  void change_address(Input& input) {
+    const std::uint8_t kind = input.byte();
+    const Path* const path = victims_path();
+    if (kind % 4 == 0) {
+      flush();
+      hostile_address_ = input.byte() % 2 == 0 ? net_.address(hostile_) : Address::v4(0x0c000001, input.byte());
+    } else if (kind % 4 == 1 && path != nullptr && path->change != nullptr) {
+      frames_.u64(FrameType::path_response, path->change->challenge);
+    } else {
+      frames_.u64(kind % 4 == 2 ? FrameType::path_challenge : FrameType::path_response, input.number());
+    }
   }
   // All that a region has room for, as an honest sender would.
   void fill_region(std::uint64_t id) {
@@ -225,7 +239,7 @@ class Match {
 
   void operate(Input& input) {
     const Address stranger = Address::v4(0x0b000001, 7);
-    switch (input.byte() % 33) {
+    switch (input.byte() % 34) {
       case 0:
       case 1:
         return part(input, true);
@@ -368,6 +382,8 @@ class Match {
         net_.inject(victim_, is_strange ? stranger : net_.address(hostile_), std::move(bytes));
         return;
       }
+      case 33:
+        return change_address(input);
       default: {
         const std::size_t bytes = static_cast<std::size_t>(input.word()) * 2;
         return honest_large_call(bytes, input.byte());
@@ -439,6 +455,7 @@ class Match {
   int victim_ = 0, honest_ = 0, hostile_ = 0;
   std::unique_ptr<Puppet> puppet_;
   std::uint32_t victims_id_ = 0;
+  Address hostile_address_;  // where its packets come from
   Frames frames_;
   Datagram sent_;
 };

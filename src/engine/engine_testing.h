@@ -210,6 +210,7 @@ class Pair {
     if (on_wire) on_wire(side, datagram);
     if (mark) ecn = mark(side, ecn);
     if (datagram.size() > mtu || random.chance(loss)) return;
+    if (std::ranges::find(dead, train.to) != dead.end()) return;
     const int to = train.to == addresses[0] ? 0 : 1;
     wire.push_back({now + latency, to, addresses[side], {datagram.begin(), datagram.end()}, ecn});
   }
@@ -245,6 +246,7 @@ class Pair {
   Random random;
   std::uint32_t peer = 0;
   std::deque<InFlight> wire;
+  std::vector<Address> dead;  // what is sent to these is lost
 
  private:
   struct Served {

@@ -61,7 +61,7 @@ Path* Core::make_path(const Address& remote, bool initiator, Instant now, std::u
   if (path == nullptr && evict_idle_path(now)) path = paths.acquire(random, loss, mtu, ack);
   if (path == nullptr) return nullptr;
   const SlotId id = paths.id_of(path);
-  path->id = id.index | static_cast<std::uint32_t>((id.generation >> 1) & 0xfff) << 20;
+  path->id = path_numbers.make(id);
   path->serial = next_path_serial++;
   path->initiator = initiator;
   path->remote = remote;
@@ -288,8 +288,9 @@ void Core::on_hello(ByteSpan datagram, const Address& from, Instant now) {
                   : hello_gate.admit_stranger(now))) {
     return reject(event::Rejection::limit, datagram.size());
   }
-  const std::uint64_t sequence = is_member ? next_sequence++ : 0;
-  if (is_member) exchanges[sequence % kExchangeWindow] = kNoPath;
+  const std::uint64_t count = is_member ? next_sequence++ : 0;
+  const std::uint64_t sequence = is_member ? sequence_of(count) : 0;
+  if (is_member) exchanges[count % kExchangeWindow] = kNoPath;
   wire::HelloReply reply{.to_path = hello->initiator.path,
                          .sequence = sequence,
                          .responder = {.worker = config.worker,
@@ -312,15 +313,20 @@ void Core::on_first(MutableByteSpan datagram, const Address& from, std::uint8_t 
   const auto first = wire::decode_first(datagram);
   if (cookie == nullptr || !first) return reject(event::Rejection::bad_hello, datagram.size());
   const std::uint64_t sequence = first->prefix.sequence;
-  if (sequence == 0 || sequence >= next_sequence || next_sequence - sequence > kExchangeWindow) {
+  if (!is_own_sequence(sequence)) [[unlikely]] {
+    if (!forward_first(sequence, datagram, from, ecn, now)) reject(event::Rejection::bad_hello, datagram.size());
+    return;
+  }
+  const std::uint64_t count = count_of(sequence);
+  if (count == 0 || count >= next_sequence || next_sequence - count > kExchangeWindow) {
     return reject(event::Rejection::bad_hello, datagram.size());
   }
   const wire::PacketHeader header = wire::decode_header(datagram.data());
-  std::uint32_t& exchange = exchanges[sequence % kExchangeWindow];
+  std::uint32_t& exchange = exchanges[count % kExchangeWindow];
   if (exchange != kNoPath) {
     Path* path = find_path(exchange);
     if (path == nullptr) return reject(event::Rejection::bad_hello, datagram.size());
-    open_sealed(*path, header, datagram, first->bytes, ecn, buffer, now);
+    open_sealed(*path, header, datagram, first->bytes, from, ecn, buffer, now);
     return;
   }
   if (closed || first->prefix.initiator.incarnation == incarnation) {
@@ -392,7 +398,7 @@ void Core::on_first(MutableByteSpan datagram, const Address& from, std::uint8_t 
   touch(*path);
   // If the sealed part was damaged on the way, the path stays for the next `first` packet of this sequence, which then
   // costs no derivation. Without one it is forgotten soon.
-  open_sealed(*path, header, datagram, first->bytes, ecn, buffer, now);
+  open_sealed(*path, header, datagram, first->bytes, from, ecn, buffer, now);
 }
 
 }  // namespace weir::engine

@@ -71,7 +71,25 @@ struct LossVisitor {
   }
 };
 
+// Everything outstanding was sent to an address that is gone.
+struct AbandonVisitor {
+  Core& core;
+  Path& path;
+  Instant now;
+
+  void lost(std::uint64_t, recovery::SentPacket& packet) {
+    if (packet.mtu_probe) path.mtu.on_probe_lost(packet.bytes, now);
+    core.events.counters.bytes_retransmitted += packet.frames_count != 0 ? packet.bytes : 0;
+    LossVisitor{core, path, now}.send_again(packet);
+  }
+};
+
 }  // namespace
+
+void Core::send_outstanding_again(Path& path, Instant now) {
+  path.loss.abandon(AbandonVisitor{*this, path, now});
+  path.frames.clear();
+}
 
 bool Core::on_ack(Path& path, const wire::AckFrame& frame, Instant now) {
   recovery::PacketRange ranges[wire::AckFrame::kMaxRanges];

@@ -70,6 +70,10 @@ void Packer::write_control() {
     path_.probe_response_owed = false;
     eliciting_ = true;
   }
+  while (path_.responses_owed != 0 && has_room(wire::kSmallFrameBytes)) {
+    at_ = wire::encode_u64(wire::FrameType::path_response, path_.challenges[--path_.responses_owed], at_);
+    eliciting_ = true;
+  }
   if (path_.probe_wanted && has_room(wire::kSmallFrameBytes)) {
     at_ = wire::encode_u64(wire::FrameType::probe, static_cast<std::uint64_t>(now_.ns), at_);
     path_.probe_wanted = false;

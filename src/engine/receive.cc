@@ -22,12 +22,14 @@ void Core::on_datagram(MutableByteSpan datagram, const Address& from, std::uint8
   const wire::PacketHeader header = wire::decode_header(datagram.data());
   switch (header.type) {
     case wire::PacketType::sealed: {
+      if (!path_numbers.is_own(header.path) && forward_sealed(header.path, datagram, from, ecn, now)) [[unlikely]]
+        return;
       Path* path = find_path(header.path);
       if (path == nullptr || !path->keys.installed()) {
         if (!say_farewell_again(header.path, datagram.size(), now)) answer_unknown_path(header, from, now);
         return reject(Rejection::unknown_path, datagram.size());
       }
-      open_sealed(*path, header, datagram, wire::kHeaderBytes, ecn, buffer, now);
+      open_sealed(*path, header, datagram, wire::kHeaderBytes, from, ecn, buffer, now);
       return;
     }
     case wire::PacketType::first:
@@ -41,7 +43,7 @@ void Core::on_datagram(MutableByteSpan datagram, const Address& from, std::uint8
 }
 
 bool Core::open_sealed(Path& path, const wire::PacketHeader& header, MutableByteSpan datagram, std::size_t aad,
-                       std::uint8_t ecn, detail::Pin* buffer, Instant now) {
+                       const Address& from, std::uint8_t ecn, detail::Pin* buffer, Instant now) {
   if (has_ended(path, now)) [[unlikely]] {
     reject(Rejection::unknown_path, datagram.size());
     return false;
@@ -53,7 +55,10 @@ bool Core::open_sealed(Path& path, const wire::PacketHeader& header, MutableByte
   }
   const std::uint64_t number = peer::expand(header.number_low, path.replay.largest());
   const peer::Freshness freshness = path.replay.check(number);
-  if (freshness != peer::Freshness::fresh) {
+  // A change of address that somebody else feigns by copies is seen by the originals, which come from the old address.
+  const bool is_witness = path.change != nullptr && freshness == peer::Freshness::seen && from == path.remote &&
+                          number >= path.change->since;
+  if (freshness != peer::Freshness::fresh && !is_witness) {
     reject(freshness == peer::Freshness::seen ? Rejection::replayed : Rejection::too_old, datagram.size());
     return true;  // says nothing about who sent the original
   }
@@ -79,7 +84,13 @@ bool Core::open_sealed(Path& path, const wire::PacketHeader& header, MutableByte
     reject(Rejection::forged, datagram.size());
     return false;
   }
+  if (is_witness) [[unlikely]] {
+    path.change.reset();
+    reject(Rejection::replayed, datagram.size());
+    return true;
+  }
   // From here on the sender is who it claims to be; it may still be hostile.
+  const bool is_newest = number > path.replay.largest();
   path.replay.mark(number, now);
   path.keys.on_opened(which);
   path.last_received = now;
@@ -101,6 +112,9 @@ bool Core::open_sealed(Path& path, const wire::PacketHeader& header, MutableByte
       ++path.received_ecn.ect1;
     }
   }
+  opened = {number, &from};
+  if (!path.initiator && (path.change != nullptr || from != path.remote)) [[unlikely]]
+    on_source(path, number, datagram.size(), is_newest, now);
   const std::uint32_t id = path.id;
   bool ack_eliciting = false;
   const Verdict verdict = on_frames(path, text, slice, ack_eliciting, buffer, now);
@@ -197,6 +211,18 @@ Core::Verdict Core::on_frames(Path& path, ByteSpan frames, ByteSpan slice, bool&
       case wire::FrameType::probe_response:
         at = wire::decode_u64(at, end, value);
         if (at == nullptr) return Verdict::violation;
+        ack_eliciting = true;
+        break;
+      case wire::FrameType::path_challenge:
+        at = wire::decode_u64(at, end, value);
+        if (at == nullptr || !path.initiator) return Verdict::violation;
+        path.owe_response(value);
+        path.probes_owed = std::max(path.probes_owed, 1u);  // whatever the window says
+        break;
+      case wire::FrameType::path_response:
+        at = wire::decode_u64(at, end, value);
+        if (at == nullptr || path.initiator) return Verdict::violation;
+        on_path_response(path, value, now);
         ack_eliciting = true;
         break;
       case wire::FrameType::flow_reset: {
@@ -305,7 +331,14 @@ void Core::on_side_frame(Path& path, wire::FrameType type, const wire::SideFrame
 }
 
 void Core::on_path_frame(Path& path, const wire::PathFrame& frame) {
-  if (path.state != Path::State::confirming) return;
+  if (path.state != Path::State::confirming) {
+    // Said again: our address has changed, and the reset key with it.
+    if (frame.path != path.remote_id || opened.number < path.path_frame_number) return;
+    path.path_frame_number = opened.number;
+    path.reset_key = frame.reset_key;
+    return;
+  }
+  path.path_frame_number = opened.number;
   path.remote_id = frame.path;
   path.reset_key = frame.reset_key;
   path.state = Path::State::open;

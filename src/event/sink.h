@@ -44,6 +44,7 @@ class Sink {
   void count(const PacketsLost& e) { counters.packets_lost += e.packets; }
   void count(const ProbeTimeout&) { ++counters.probe_timeouts; }
   void count(const KeyRotated&) { ++counters.key_rotations; }
+  void count(const AddressChanged&) { ++counters.addresses_changed; }
   void count(const CreditBlocked&) { ++counters.credit_blocked; }
   void count(const RegionGranted&) { ++counters.regions_granted; }
   void count(const RegionRevoked&) { ++counters.regions_revoked; }

@@ -90,13 +90,15 @@ Result<void> PoolState::open_with_secret(Address bind) {
   Result<crypto::SharedSecret> secret = crypto::SharedSecret::from_text(config_.secret);
   if (!secret) return std::unexpected(secret.error());
   const engine::EngineConfig engine{.secret = *secret, .name = config_.name, .accepts = !config_.listen.empty()};
+  // All workers of a listening pool share one port; a pool that only calls has one port for each.
   const bool shares_port = !config_.listen.empty() && crew_->size() > 1;
-  for (std::size_t i = 0; i < crew_->size(); ++i) {
-    if (Result<void> opened = open_post(i, bind, engine); !opened) return opened;
-    // All workers of a listening pool share one port; a pool that only calls has one port for each.
-    if (shares_port) bind = posts_.front()->local();
+  if (!shares_port) {
+    for (std::size_t i = 0; i < crew_->size(); ++i) {
+      if (Result<void> opened = open_post(i, bind, engine); !opened) return opened;
+    }
+    return {};
   }
-  if (!shares_port) return {};
+  if (Result<void> opened = open_shared_posts(bind, engine); !opened) return opened;
   // Of sockets that share a port, the kernel picks the receiver by the sender's address: a reply could reach a worker
   // that did not make the call. Calls therefore leave from ports of their own.
   first_caller_ = posts_.size();
@@ -105,6 +107,32 @@ Result<void> PoolState::open_with_secret(Address bind) {
   caller.accepts = false;
   for (std::size_t i = 0; i < crew_->size(); ++i) {
     if (Result<void> opened = open_post(i, bind, caller); !opened) return opened;
+  }
+  return {};
+}
+
+// Every socket is bound before any of them is read: a caller whose hello and FIRST packet reach different sockets, since
+// there was another one meanwhile, is served all the same, but costs a copy for each of its packets.
+Result<void> PoolState::open_shared_posts(Address& bind, engine::EngineConfig engine) {
+  std::vector<OpenedLink> links;
+  for (std::size_t i = 0; i < crew_->size(); ++i) {
+    Result<OpenedLink> opened = open_link(bind, true);
+    if (!opened) return std::unexpected(opened.error());
+    bind = opened->link->local();
+    links.push_back(*std::move(opened));
+  }
+  // To a caller they are one process: a hello that another worker answers is no restart.
+  crypto::SystemEntropy{}.fill(engine.incarnation);
+  forwarding_ = std::make_shared<pool::Forwarding>(links.size());
+  engine.siblings = forwarding_.get();
+  engine.workers_at_port = static_cast<std::uint32_t>(links.size());
+  for (std::size_t i = 0; i < links.size(); ++i) {
+    forwarding_->set_gate(i, add_post(i, std::move(links[i]), engine).gate());
+  }
+  for (const auto& post : posts_) {
+    if (!post->join(worker::read_clock() + kOwnerPatience)) {
+      return std::unexpected(Error(Code::timeout, kOwnerDoesNotPoll));
+    }
   }
   return {};
 }
@@ -152,7 +180,7 @@ Result<void> PoolState::open_with_identity(Address bind) {
                                           : kOwnerDoesNotPoll));
 }
 
-Result<void> PoolState::open_post(std::size_t index, const Address& bind, engine::EngineConfig engine) {
+Result<PoolState::OpenedLink> PoolState::open_link(const Address& bind, bool shares_port) {
   auto buffers = std::make_unique<link::ReceiveBufferPool>(
       link::ReceiveBufferPool::Options{.max_buffers = config_.limits.receive_buffers});
   Result<std::unique_ptr<link::Link>> opened =
@@ -161,12 +189,16 @@ Result<void> PoolState::open_post(std::size_t index, const Address& bind, engine
                       .receive_buffer_bytes = config_.socket_buffer_bytes,
                       .send_buffer_bytes = config_.socket_buffer_bytes,
                       .force_buffers = true,
-                      .reuse_port = engine.accepts && engine.credentials == nullptr && crew_->size() > 1},
+                      .reuse_port = shares_port},
                      *buffers);
   if (!opened) return std::unexpected(opened.error());
-  const link::LinkReport report = (*opened)->report();
+  return OpenedLink{std::move(buffers), *std::move(opened)};
+}
+
+pool::Post& PoolState::add_post(std::size_t index, OpenedLink opened, engine::EngineConfig engine) {
+  const link::LinkReport report = opened.link->report();
   engine.worker = static_cast<std::uint16_t>(index);
-  engine.port = (*opened)->local().port;
+  engine.port = opened.link->local().port;
   engine.openssl_aead = config_.openssl_aead;
   engine.datagram_bytes = config_.datagram_bytes;
   engine.receive_buffer_bytes = report.receive_buffer_bytes;
@@ -174,18 +206,27 @@ Result<void> PoolState::open_post(std::size_t index, const Address& bind, engine
   if (index < config_.places.size()) engine.numa_node = worker::node_of(config_.places[index]);
   engine.limits = config_.limits;
   engine.timeouts = config_.timeouts;
-  auto& post = *posts_.emplace_back(std::make_shared<pool::Post>(pool::Post::Options{.engine = engine,
-                                                                                     .payloads = buffers_,
-                                                                                     .arrivals = arrivals_,
-                                                                                     .worker = crew_->worker(index),
-                                                                                     .buffers = std::move(buffers),
-                                                                                     .link = std::move(*opened),
-                                                                                     .subscriber = config_.subscriber,
-                                                                                     .executor = executor_.get(),
-                                                                                     .handshaker = handshaker_,
-                                                                                     .seed = random_word()}));
+  const bool shares_port = engine.siblings != nullptr;
+  auto& post = *posts_.emplace_back(
+      std::make_shared<pool::Post>(pool::Post::Options{.engine = engine,
+                                                       .payloads = buffers_,
+                                                       .arrivals = arrivals_,
+                                                       .worker = crew_->worker(index),
+                                                       .buffers = std::move(opened.buffers),
+                                                       .link = std::move(opened.link),
+                                                       .subscriber = config_.subscriber,
+                                                       .executor = executor_.get(),
+                                                       .handshaker = handshaker_,
+                                                       .forwarding = shares_port ? forwarding_ : nullptr,
+                                                       .seed = random_word()}));
   report_clamped_buffers(post, report);
-  if (post.join(worker::read_clock() + kOwnerPatience)) return {};
+  return post;
+}
+
+Result<void> PoolState::open_post(std::size_t index, const Address& bind, const engine::EngineConfig& engine) {
+  Result<OpenedLink> opened = open_link(bind, false);
+  if (!opened) return std::unexpected(opened.error());
+  if (add_post(index, *std::move(opened), engine).join(worker::read_clock() + kOwnerPatience)) return {};
   return std::unexpected(Error(Code::timeout, kOwnerDoesNotPoll));
 }
 

@@ -71,7 +71,14 @@ class PoolState {
   Result<void> open_posts();
   Result<void> open_with_secret(Address bind);
   Result<void> open_with_identity(Address bind);
-  Result<void> open_post(std::size_t index, const Address& bind, engine::EngineConfig engine);
+  struct OpenedLink {
+    std::unique_ptr<link::ReceiveBufferPool> buffers;
+    std::unique_ptr<link::Link> link;
+  };
+  Result<OpenedLink> open_link(const Address& bind, bool shares_port);
+  pool::Post& add_post(std::size_t index, OpenedLink opened, engine::EngineConfig engine);
+  Result<void> open_post(std::size_t index, const Address& bind, const engine::EngineConfig& engine);
+  Result<void> open_shared_posts(Address& bind, engine::EngineConfig engine);
   void report_clamped_buffers(pool::Post& post, const link::LinkReport& report);
   bool wait_until_quiet(Instant until);
   std::shared_ptr<PeerState> make_peer(std::string_view address, const PeerOptions& options);
@@ -83,6 +90,7 @@ class PoolState {
   std::shared_ptr<buffer::Memory> arrivals_;
   std::unique_ptr<pool::Executor> executor_;
   std::shared_ptr<pool::Handshaker> handshaker_;  // identity mode
+  std::shared_ptr<pool::Forwarding> forwarding_;  // of workers that share a port
   // One per worker; if workers share a port, one more per worker for its calls, from first_caller_ on.
   std::vector<std::shared_ptr<pool::Post>> posts_;
   std::size_t first_caller_ = 0;

@@ -47,6 +47,8 @@ Post::Post(Options options)
       executor_(options.executor),
       openings_(*this, executor_),
       handshaker_(std::move(options.handshaker)),
+      forwarding_(std::move(options.forwarding)),
+      forwarded_(forwarding_ != nullptr ? &forwarding_->ring(options.engine.worker) : nullptr),
       local_(link_->local()) {
   gate_->post = this;
   gate_->payloads = std::move(options.payloads);
@@ -200,6 +202,18 @@ void Post::hand_to_lane(CallRecord* record) {
   has_bundles_ = true;
 }
 
+// Those of the turn before have been delivered by now.
+bool Post::take_forwarded(Instant now) {
+  forwarded_->give_back();
+  worker::ForwardRing::Datagram datagram;
+  bool is_busy = false;
+  while (forwarded_->take(datagram)) {
+    engine_->on_forwarded(datagram.bytes, datagram.from, datagram.ecn, now);
+    is_busy = true;
+  }
+  return is_busy;
+}
+
 bool Post::drain(Instant now) {
   if (gate_->have_ports_changed(ports_seen_)) [[unlikely]]
     gate_->copy_ports(ports_);
@@ -216,6 +230,7 @@ bool Post::drain(Instant now) {
     cancel(cancelled, now);
   take_waiting();
   take_answers(now);
+  if (forwarded_ != nullptr) is_busy |= take_forwarded(now);
   if (!parked_.empty()) [[unlikely]]
     is_busy |= serve_parked(now);
   if (openings_.turn()) [[unlikely]]

@@ -17,6 +17,7 @@
 #include "engine/engine.h"
 #include "link/link.h"
 #include "link/receive_buffer.h"
+#include "pool/forwarding.h"
 #include "pool/gate.h"
 #include "pool/incoming_record.h"
 #include "pool/lane.h"
@@ -75,6 +76,7 @@ class Post final : public worker::SeatHost, public std::enable_shared_from_this<
     std::shared_ptr<Subscriber> subscriber;
     Executor* executor = nullptr;
     std::shared_ptr<Handshaker> handshaker;  // identity mode
+    std::shared_ptr<Forwarding> forwarding;  // if others share the port
     std::uint64_t seed = 0;
   };
 
@@ -156,6 +158,7 @@ class Post final : public worker::SeatHost, public std::enable_shared_from_this<
   void take_wishes(Instant now);
   void cancel(detail::CancellableCall* newest, Instant now);
   void take_answers(Instant now);
+  bool take_forwarded(Instant now);
   bool serve_parked(Instant now);
   bool unpark(IncomingRecord* record, Instant now);
   void take_news(Instant now);
@@ -182,6 +185,8 @@ class Post final : public worker::SeatHost, public std::enable_shared_from_this<
   schedule::WeightedQueue<IncomingRecord, &IncomingRecord::waiting> parked_;
   Openings openings_;
   const std::shared_ptr<Handshaker> handshaker_;
+  const std::shared_ptr<Forwarding> forwarding_;
+  worker::ForwardRing* const forwarded_;  // to this post; null: nobody shares its port
   std::vector<const std::string*> shown_;  // names for errors, by the engine's number; the gate's
   std::vector<PeerEntry*> peers_;          // by the engine's number; identity mode
   std::vector<std::unique_ptr<MethodEntry>> methods_;

@@ -141,6 +141,7 @@ Result<void> validate(const Config& config) {
   const std::pair<const char*, std::chrono::nanoseconds> durations[] = {
       {"timeouts.default_deadline", config.timeouts.default_deadline},
       {"timeouts.silence", config.timeouts.silence},
+      {"timeouts.keepalive", config.timeouts.keepalive},
       {"timeouts.connect", config.timeouts.connect},
       {"timeouts.idle_peer", config.timeouts.idle_peer},
       {"timeouts.handshake", config.timeouts.handshake},

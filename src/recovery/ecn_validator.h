@@ -28,6 +28,12 @@ class EcnValidator {
   // A marked packet was declared lost: a path that drops all marked packets must not be mistaken for a congested one.
   void on_lost(EcnMark mark);
 
+  // Another way through the network: it is tested anew. The peer's counts go on.
+  void start_over() {
+    state_ = State::testing;
+    sent_ = lost_ = 0;
+  }
+
   // After every acknowledgement, with what it newly acknowledged. Returns how many more packets arrived with a
   // congestion mark than was known before, 0 if the counts are not to be trusted.
   std::uint64_t on_ack(const AckView& ack, const LossReport& report);

@@ -118,6 +118,9 @@ class LossDetector {
   template <class Visitor>
   void abandon(Visitor&& visitor);
 
+  // The packets go another way through the network from now on: nothing is known of its round-trip time.
+  void forget_path() { rtt_ = RttEstimator(options_.rtt); }
+
   // The next loss by time, or else the probe timeout; never() if nothing ack-eliciting is in flight.
   Instant deadline() const { return loss_time_.is_never() ? pto_deadline() : loss_time_; }
 

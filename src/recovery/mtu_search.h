@@ -41,6 +41,13 @@ class MtuSearch {
   // The local system refused to send it: no need to try again.
   void on_probe_refused(std::uint32_t size, Instant now);
 
+  // Another way through the network: back to the base.
+  void start_over(Instant now) {
+    current_ = options_.base;
+    large_losses_ = 0;
+    start(now);
+  }
+
   // Ordinary packets. Losses count towards a black hole only if no larger-than-base packet with a higher number was
   // acknowledged, that is if only small packets pass. True: current() fell back to the base.
   void on_packet_acked(std::uint64_t number, std::uint32_t size);

@@ -38,6 +38,9 @@ enum class FrameType : std::uint8_t {
   request_regions = 21,
   transfer_ack = 22,
   range_ack = 23,
+  // Of addresses that change (P-11).
+  path_challenge = 24,
+  path_response = 25,
 };
 
 // Names a transfer within a path (F-5): slot in the low 24 bits, generation in the high 40.
@@ -100,6 +103,7 @@ struct AckFrame {
 // The other frames carry one value each (F-11; why a path is closed: L-6):
 //   credit          level, limit: requests of that level may use credit up to `limit`, counted from the path's start
 //   probe, probe_response   a timestamp of the prober's, echoed
+//   path_challenge, path_response   eight random bytes, echoed
 //   flow_reset      a transfer id
 //   close           a reason, and the highest generation seen: requests beyond it never arrived
 //   ping            nothing

@@ -169,6 +169,8 @@ const std::byte* small(const std::byte* at, const std::byte* end, std::byte* scr
     case FrameType::probe:
     case FrameType::probe_response:
     case FrameType::flow_reset:
+    case FrameType::path_challenge:
+    case FrameType::path_response:
       next = decode_u64(at, end, value);
       again_end = encode_u64(type, TransferId::unpack(value).packed(), scratch);
       break;

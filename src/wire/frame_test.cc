@@ -348,6 +348,8 @@ TEST(SmallFrames, CarryTheirTypeInTheFirstByte) {
   EXPECT_EQ(encoded([](std::byte* to) { return encode_level(FrameType::blocked, 0, 0, to); })[0], std::byte{6});
   EXPECT_EQ(encoded([](std::byte* to) { return encode_u64(FrameType::probe, 0, to); })[0], std::byte{7});
   EXPECT_EQ(encoded([](std::byte* to) { return encode_u64(FrameType::probe_response, 0, to); })[0], std::byte{8});
+  EXPECT_EQ(encoded([](std::byte* to) { return encode_u64(FrameType::path_challenge, 0, to); })[0], std::byte{24});
+  EXPECT_EQ(encoded([](std::byte* to) { return encode_u64(FrameType::path_response, 0, to); })[0], std::byte{25});
   EXPECT_EQ(encoded([](std::byte* to) { return encode_u64(FrameType::flow_reset, 0, to); })[0], std::byte{9});
   EXPECT_EQ(encoded([](std::byte* to) { return encode_level(FrameType::close, 0, 0, to); })[0], std::byte{10});
   EXPECT_EQ(encoded([](std::byte* to) { return encode(PathFrame{}, to); })[0], std::byte{11});

@@ -1,0 +1,62 @@
+// Datagrams that belong to another engine at the same port (docs/protocol.md, rule P-14). Path numbers and the
+// sequences of hello replies name the worker that gave them, so the engine that receives a datagram sees to whom it
+// belongs without a key and without a table.
+#include <algorithm>
+#include <bit>
+
+#include "base/check.h"
+#include "engine/core.h"
+
+namespace weir::engine {
+
+PathNumbers::PathNumbers(std::uint32_t max_paths, std::uint32_t workers, std::uint32_t worker)
+    : index_bits_(static_cast<std::uint32_t>(std::bit_width(std::max(max_paths, 2u) - 1))),
+      worker_bits_(workers > 1 ? static_cast<std::uint32_t>(std::bit_width(workers - 1)) : 0u),
+      workers_(workers) {
+  WEIR_CHECK(worker_bits_ <= kMaxWorkerBits && index_bits_ <= kMaxIndexBits, "path numbers have 32 bits");
+  WEIR_CHECK(workers <= 1 || worker < workers, "an engine is one of those that share its port");
+  if (worker_bits_ == 0) return;
+  worker_mask_ = ~std::uint32_t{0} << (32 - worker_bits_);
+  worker_value_ = worker << (32 - worker_bits_);
+}
+
+std::uint32_t PathNumbers::make(SlotId id) const {
+  // One generation less than the bits could name: a number of ones alone names no path.
+  const std::uint32_t generation_bits = 32 - index_bits_ - worker_bits_;
+  const std::uint32_t generations = (std::uint32_t{1} << generation_bits) - 1;
+  const auto generation = static_cast<std::uint32_t>((id.generation >> 1) % generations);
+  return worker_value_ | generation << index_bits_ | id.index;
+}
+
+bool Core::forward(std::uint32_t worker, ByteSpan datagram, const Address& from, std::uint8_t ecn, Instant now) {
+  // Only so many in a millisecond: whoever knows no key can send datagrams that name any worker.
+  if (now - forward_window_start >= std::chrono::milliseconds(1)) {
+    forward_window_start = now;
+    forwards_in_window = 0;
+  }
+  if (++forwards_in_window > kForwardsPerMillisecond || !config.siblings->forward(worker, datagram, from, ecn)) {
+    ++events.counters.forwards_dropped;
+    reject(event::Rejection::limit, datagram.size());
+    return true;
+  }
+  // Counted as received by the engine that takes it.
+  --events.counters.packets_received;
+  events.counters.bytes_received -= datagram.size();
+  ++events.counters.datagrams_forwarded;
+  return true;
+}
+
+bool Core::forward_sealed(std::uint32_t path, ByteSpan datagram, const Address& from, std::uint8_t ecn, Instant now) {
+  const std::uint32_t worker = path_numbers.worker_of(path);
+  if (is_forwarded || closed || worker >= path_numbers.workers()) return false;
+  return forward(worker, datagram, from, ecn, now);
+}
+
+bool Core::forward_first(std::uint64_t sequence, ByteSpan datagram, const Address& from, std::uint8_t ecn,
+                         Instant now) {
+  const std::uint64_t worker = sequence >> kSequenceBits;
+  if (is_forwarded || closed || worker >= path_numbers.workers()) return false;
+  return forward(static_cast<std::uint32_t>(worker), datagram, from, ecn, now);
+}
+
+}  // namespace weir::engine
