@@ -229,7 +229,8 @@ TEST(ForkInACoroutine, GoesOnInBothProcesses) {
 class Once final : public Subscriber {
  public:
   explicit Once(std::function<void()> tell) : tell_(std::move(tell)) {}
-  void on(const event::PeerHealthChanged&) override {
+  bool wants_transfers() const override { return true; }
+  void on(const event::TransferMoved&) override {
     if (tell_) std::exchange(tell_, nullptr)();
   }
 

@@ -23,20 +23,20 @@ using testing::wait_for;
 enum class Mode { secret, identity };
 enum class End { returns, calls_exit };
 
-struct Setup {
+struct Variant {
   int workers = 1;
   Mode mode = Mode::secret;
   End end = End::returns;
 };
 
-std::string name_of(const ::testing::TestParamInfo<Setup>& info) {
+std::string name_of(const ::testing::TestParamInfo<Variant>& info) {
   return std::string(info.param.mode == Mode::secret ? "Secret" : "Identity") + std::to_string(info.param.workers) +
          (info.param.end == End::returns ? "Returns" : "Exits");
 }
 
 // A server with a worker thread and a client as the setup says, both in this process.
 struct Pair {
-  explicit Pair(const Setup& setup)
+  explicit Pair(const Variant& setup)
       : server(open(setup.mode == Mode::secret ? server_config(1)
                                                : testing::identity_server(authority.identity({"127.0.0.1"}), 1))),
         client(open(setup.mode == Mode::secret
@@ -57,17 +57,17 @@ struct Pair {
   std::optional<Peer> to;
 };
 
-class ForkedChild : public ::testing::TestWithParam<Setup> {};
+class ForkedChild : public ::testing::TestWithParam<Variant> {};
 INSTANTIATE_TEST_SUITE_P(Workers, ForkedChild,
-                         ::testing::Values(Setup{.workers = 0}, Setup{.workers = 1}, Setup{.workers = 2},
-                                           Setup{.workers = 0, .mode = Mode::identity},
-                                           Setup{.workers = 2, .mode = Mode::identity, .end = End::calls_exit},
-                                           Setup{.workers = 1, .end = End::calls_exit}),
+                         ::testing::Values(Variant{.workers = 0}, Variant{.workers = 1}, Variant{.workers = 2},
+                                           Variant{.workers = 0, .mode = Mode::identity},
+                                           Variant{.workers = 2, .mode = Mode::identity, .end = End::calls_exit},
+                                           Variant{.workers = 1, .end = End::calls_exit}),
                          name_of);
 
 // The child's pools are destroyed, as it returns from main(); the parent goes on calling all the time.
 TEST_P(ForkedChild, SendsNothingAndItsParentGoesOn) {
-  const Setup setup = GetParam();
+  const Variant setup = GetParam();
   const int status = run_program([setup] {
     Pair pair(setup);
     pair.call(20);
@@ -133,7 +133,7 @@ void expect_pools_fail(Pair& pair) {
 }
 
 TEST_P(ForkedChild, IsToldSoByEveryHandle) {
-  const Setup setup = GetParam();
+  const Variant setup = GetParam();
   const int status = run_program([setup] {
     Pair pair(setup);
     pair.call(5);
@@ -167,7 +167,7 @@ TEST_P(ForkedChild, IsToldSoByEveryHandle) {
 }
 
 TEST_P(ForkedChild, CallsWithAPoolOfItsOwn) {
-  const Setup setup = GetParam();
+  const Variant setup = GetParam();
   const int status = run_program([setup] {
     Pair pair(setup);
     pair.call(5);
