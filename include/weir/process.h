@@ -19,8 +19,7 @@ inline bool is_process(std::uint32_t number) noexcept {
 
 // Never 0.
 inline std::uint32_t process_number() noexcept {
-  const std::uint32_t number =
-      process_number_at.load(std::memory_order_relaxed)->load(std::memory_order_relaxed);
+  const std::uint32_t number = process_number_at.load(std::memory_order_relaxed)->load(std::memory_order_relaxed);
   return number != 0 ? number : number_this_process();
 }
 

@@ -95,8 +95,8 @@ constexpr Duration kOwnerPatience = std::chrono::milliseconds(200);  // that a l
 
 // Acquire: the result is there if the stage says so.
 bool is_done(const CallRecord* record) { return record->stage.load(std::memory_order_acquire) >= CallStage::done; }
-// A call of the parent's, in a forked child. It fails there, whatever becomes of it in the parent; its record is left as
-// it is.
+// A call of the parent's, in a forked child. It fails there, whatever becomes of it in the parent; its record is left
+// as it is.
 bool is_in_child(const CallRecord* record) { return record->core->shared->is_in_child(); }
 Error forked() { return {Code::closed, kForked, true}; }
 

@@ -102,9 +102,8 @@ void expect_calls_fail(Pair& pair) {
   bool has_run = false;
   pair.to->unary("echo", "x").then([&](Result<Reply> reply) { has_run = says_forked(reply); });
   WEIR_EXPECT(has_run);
-  WEIR_EXPECT(pair.client.run([](Peer to) -> Task<bool> {
-    co_return says_forked(co_await to.unary("echo", "x"));
-  }(*pair.to)));
+  WEIR_EXPECT(
+      pair.client.run([](Peer to) -> Task<bool> { co_return says_forked(co_await to.unary("echo", "x")); }(*pair.to)));
   std::vector<std::byte> target(10);
   WEIR_EXPECT(says_forked(pair.to->get("place", into(target)).get()));
   const BroadcastOutcome outcome = pair.client.broadcast(std::span(&*pair.to, 1), "echo", Payload()).get();
@@ -149,7 +148,8 @@ TEST_P(ForkedChild, IsToldSoByEveryHandle) {
       bool has_run = false;
       outstanding[1].then([&](Result<Reply> reply) { has_run = says_forked(reply) && reply.error().may_have_run(); });
       WEIR_EXPECT(has_run);
-      WEIR_EXPECT(pair.client.run([](Call& call) -> Task<bool> { co_return says_forked(co_await call); }(outstanding[2])));
+      WEIR_EXPECT(
+          pair.client.run([](Call& call) -> Task<bool> { co_return says_forked(co_await call); }(outstanding[2])));
       WEIR_EXPECT(says_forked(done.get()));
       for (Responder& responder : pair.kept) {
         WEIR_EXPECT(responder.cancelled());

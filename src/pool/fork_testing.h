@@ -189,8 +189,7 @@ inline int wait_for(pid_t process) {
 // returns its exit status. A forked child of that process returns from it, too.
 inline int run_program(const std::function<int()>& program) {
   if (record == nullptr) {
-    void* const shared =
-        mmap(nullptr, sizeof(Record), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void* const shared = mmap(nullptr, sizeof(Record), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     record = ::new (shared) Record;
   }
   record->touches = 0;
@@ -232,12 +231,12 @@ inline std::string judge_record() {
 inline bool has_sent_something() { return record->sent != 0; }
 
 // Ends a program with a sentence.
-#define WEIR_EXPECT(condition)                                                       \
-  do {                                                                               \
-    if (!(condition)) {                                                              \
-      std::fprintf(stderr, "%s:%d: %s is false\n", __FILE__, __LINE__, #condition);  \
-      std::_Exit(99);                                                                \
-    }                                                                                \
+#define WEIR_EXPECT(condition)                                                      \
+  do {                                                                              \
+    if (!(condition)) {                                                             \
+      std::fprintf(stderr, "%s:%d: %s is false\n", __FILE__, __LINE__, #condition); \
+      std::_Exit(99);                                                               \
+    }                                                                               \
   } while (false)
 
 template <class T>

@@ -19,8 +19,8 @@
 namespace weir::pool {
 
 // One per thread, made when it first needs one, serving all pools. deliver() and nudge() are for workers, everything
-// else for the thread. The thread that goes on in a forked child gets another one there: nothing that the old one awaits
-// will come.
+// else for the thread. The thread that goes on in a forked child gets another one there: nothing that the old one
+// awaits will come.
 class Lane : public std::enable_shared_from_this<Lane> {
  public:
   static constexpr std::size_t kPublishBatch = 16;  // submissions of one drive() that may wait for each other

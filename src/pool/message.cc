@@ -111,8 +111,8 @@ Reply::Reply(Bytes body, Bytes header) : header_bytes_(static_cast<std::uint32_t
 
 Reply::Reply(Payload payload, std::string_view header)
     : header_bytes_(static_cast<std::uint32_t>(header.size())), has_payload_(true) {
-  auto* both = new PayloadBytes{
-      {.references{1}, .release = &PayloadBytes::destroy}, std::move(payload), std::string(header)};
+  auto* both =
+      new PayloadBytes{{.references{1}, .release = &PayloadBytes::destroy}, std::move(payload), std::string(header)};
   storage_ = Body(as_bytes(both->header), both);
 }
 

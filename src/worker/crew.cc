@@ -66,9 +66,9 @@ Result<std::shared_ptr<Worker>> Crew::handshake_worker() {
   std::lock_guard lock(mutex_);
   if (handshake_worker_ != nullptr) return handshake_worker_;
   auto worker = make_shared_unless_forked<Worker>(Worker::Options{.index = static_cast<std::uint32_t>(workers_.size()),
-                                                         .has_thread = true,
-                                                         .idle = Idle::adaptive,
-                                                         .subscriber = options_.subscriber});
+                                                                  .has_thread = true,
+                                                                  .idle = Idle::adaptive,
+                                                                  .subscriber = options_.subscriber});
   if (!worker->is_open()) {
     return std::unexpected(
         Error(Code::overloaded, "the process has used up its descriptors: raise `ulimit -n` or share Workers"));

@@ -12,8 +12,8 @@
 
 namespace weir::worker {
 
-// One per worker, used by its thread only. Level-triggered. In a forked child it does nothing: both processes would change
-// one set of descriptors.
+// One per worker, used by its thread only. Level-triggered. In a forked child it does nothing: both processes would
+// change one set of descriptors.
 class Poller {
  public:
   static constexpr std::size_t kMaxReady = 64;  // reported by one wait(); the rest come with the next one

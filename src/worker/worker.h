@@ -36,8 +36,9 @@ struct Hosted {
 };
 
 // Owns its poller, doorbell and thread, not its seats. The loop has one owner: the worker's own thread, or the first
-// application thread that turns it. Functions are for the owner unless they say otherwise. In a forked child there is no
-// thread and nothing is turned: what is asked of the worker there is refused or forgotten, without waiting for a lock.
+// application thread that turns it. Functions are for the owner unless they say otherwise. In a forked child there is
+// no thread and nothing is turned: what is asked of the worker there is refused or forgotten, without waiting for a
+// lock.
 class Worker {
  public:
   struct Options {
