@@ -66,6 +66,8 @@ FORBIDDEN = {
 # (file, what) -> why it may.
 EXCEPTIONS = {
     ("src/base/address.cc", "input and output"): "reads and writes addresses as text",
+    ("src/base/fork_guard.cc", "input and output"): "a page that the kernel clears in a child",
+    ("src/base/fork_guard.cc", "a thread"): "pthread_atfork, where there is no such page",
     ("src/crypto/entropy.cc", "input and output"): "what the system's dice are read with",
     ("src/crypto/entropy.cc", "dice"): "the real ones; protocol code is given an Entropy",
     ("src/buffer/heap_memory.cc", "input and output"): "tells the system how it will use memory",

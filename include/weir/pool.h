@@ -1,4 +1,8 @@
 // Pool: one process's seat in the network. Cheap to copy, safe to share between threads.
+//
+// After fork() a pool belongs to the parent alone. In the child whatever returns a result or a Call fails with `closed`
+// and a sentence, poll() stops the process with that sentence, and dropping handles is quick, silent and sends nothing.
+// The child may open a pool of its own.
 #pragma once
 
 #include "weir/require.h"

@@ -2,6 +2,7 @@
 #include "weir/buffer.h"
 
 #include "base/check.h"
+#include "base/fork_guard.h"
 #include "buffer/block.h"
 
 namespace weir {
@@ -37,6 +38,7 @@ std::span<std::byte> Buffer::span() {
 
 std::span<const std::span<std::byte>> Buffer::spans() {
   buffer::Block& block = held();
+  WEIR_CHECK(detail::is_process(block.process), kForked);  // the memory may be a file that both processes write
   WEIR_CHECK(state() != State::filled, "a filled buffer is not written any more: fill it before filled()");
   block.state.store(buffer::Block::State::writing, std::memory_order_relaxed);
   return block.spans();

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/fork_guard.h"
 
 namespace weir::buffer {
 namespace {
@@ -13,7 +14,7 @@ Error closed() { return {Code::closed, "this pool is closed"}; }
 }  // namespace
 
 std::shared_ptr<BufferPool> BufferPool::create(std::shared_ptr<Memory> memory, const Limits& limits) {
-  return std::shared_ptr<BufferPool>(new BufferPool(std::move(memory), limits));
+  return std::shared_ptr<BufferPool>(new BufferPool(std::move(memory), limits), DeleteUnlessForked<BufferPool>{});
 }
 
 BufferPool::BufferPool(std::shared_ptr<Memory> memory, const Limits& limits)

@@ -15,6 +15,9 @@ bool raise(std::atomic<std::uint32_t>& count) {
   return false;
 }
 
+// A forked child changes no count: see unpin().
+bool is_inherited(const Sealed& sealed) { return !detail::is_process(sealed.process); }
+
 }  // namespace
 
 Holds::Holds(std::size_t pieces) : counts(std::make_unique<std::atomic<std::uint32_t>[]>(pieces)) {
@@ -45,7 +48,7 @@ bool hold_again(Sealed& sealed, PieceRange pieces) noexcept {
 }
 
 void let_go(Sealed& sealed, PieceRange pieces) noexcept {
-  if (sealed.holds == nullptr) return;
+  if (sealed.holds == nullptr || is_inherited(sealed)) return;
   auto& block = static_cast<Block&>(sealed);
   std::uint64_t freed_bytes = 0;
   for (std::uint32_t i = pieces.begin; i < pieces.end; ++i) {
@@ -72,11 +75,13 @@ void give_back(Sealed* sealed, PieceRange pieces) noexcept {
 }
 
 void copy_handle(Sealed& sealed) noexcept {
+  if (is_inherited(sealed)) return;
   if (sealed.holds != nullptr) sealed.holds->handles.fetch_add(1, std::memory_order_relaxed);
   detail::pin(&sealed);
 }
 
 void drop_handle(Sealed* sealed) noexcept {
+  if (is_inherited(*sealed)) return;
   // Acquire and release: what the application did with its handles comes before what is freed.
   if (sealed->holds != nullptr && sealed->holds->handles.fetch_sub(1, std::memory_order_acq_rel) == 1) {
     return give_back(sealed, {.begin = 0, .end = static_cast<std::uint32_t>(sealed->parts.size())});

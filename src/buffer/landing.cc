@@ -28,7 +28,7 @@ Landing* make_landing(Memory& memory, std::uint64_t capacity, std::uint32_t reco
   const std::uint64_t bytes = tags_offset + records_of(capacity, record_bytes) * crypto::kTagBytes;
   const Piece piece = memory.take(bytes, numa_node);
   if (!piece) return nullptr;
-  auto* landing = ::new (piece.data) Landing{{{1}, &release_landing}};
+  auto* landing = ::new (piece.data) Landing{{.references{1}, .release = &release_landing}};
   landing->capacity = capacity;
   landing->body = piece.data + kBodyOffset;
   landing->tags = piece.data + tags_offset;

@@ -36,7 +36,8 @@ BackendInfo default_backend();
 // thread at a time. Nothing here allocates, and sealing cannot fail: a text over kMaxSealBytes is a CHECK.
 //
 // A nonce must never be used twice to seal or mac under one key, whatever object holds the key. Builds with
-// WEIR_CHECK_NONCES stop the process when that happens (crypto/nonce_ledger.h).
+// WEIR_CHECK_NONCES stop the process when that happens (crypto/nonce_ledger.h). In a forked child a key of its parent
+// seals nothing: the text becomes zeros, with a tag of zeros.
 class AeadKey {
  public:
   AeadKey() = default;

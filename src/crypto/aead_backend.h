@@ -2,12 +2,15 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <span>
 
 #include "base/bytes.h"
 #include "base/check.h"
+#include "base/fork_guard.h"
 #include "crypto/aead.h"
 #include "crypto/nonce_ledger.h"
 
@@ -22,7 +25,8 @@ std::optional<BackendInfo> ipsec_mb_info();
 std::unique_ptr<Aead> create_ipsec_mb();
 #endif
 
-// Reports every seal of a key to the process's nonce ledger in builds that check; nothing otherwise.
+// Asked before every seal. A key seals only in the process that was given it: a forked child has its parent's counters,
+// and would use the same nonces. Reports every seal to the process's nonce ledger in builds that check.
 class NonceGuard {
  public:
 #ifdef WEIR_CHECK_NONCES
@@ -33,8 +37,10 @@ class NonceGuard {
   void become(std::span<const std::byte, kKeyBytes> key) {
     std::copy(key.begin(), key.end(), bytes_.begin());
     known_ = false;
+    fork_guard_ = {};
   }
-  void on_seal(const Nonce& nonce) {
+  [[nodiscard]] bool may_seal(const Nonce& nonce) {
+    if (fork_guard_.is_in_child()) return false;
     if (!known_) {  // a key that only opens has no use for one, and computing it allocates
       fingerprint_ = fingerprint_of(bytes_);
       wipe(bytes_);
@@ -42,6 +48,7 @@ class NonceGuard {
     }
     WEIR_CHECK(process_nonce_ledger().record(fingerprint_, nonce),
                "a nonce was used twice under one key; give each key one number space and never restart it");
+    return true;
   }
 
  private:
@@ -50,10 +57,19 @@ class NonceGuard {
   bool known_ = false;
 #else
   explicit NonceGuard(std::span<const std::byte, kKeyBytes>) {}
-  void become(std::span<const std::byte, kKeyBytes>) {}
-  void on_seal(const Nonce&) {}
+  void become(std::span<const std::byte, kKeyBytes>) { fork_guard_ = {}; }
+  [[nodiscard]] bool may_seal(const Nonce&) const { return !fork_guard_.is_in_child(); }
+
+ private:
 #endif
+  ForkGuard fork_guard_;
 };
+
+// What a key that must not seal leaves instead: nothing of the text.
+inline void leave_zeros(std::byte* to, std::size_t bytes, std::byte* tag) {
+  if (bytes != 0) std::memset(to, 0, bytes);
+  std::memset(tag, 0, kTagBytes);
+}
 
 inline void check_sizes(ByteSpan aad, ByteSpan text) {
   WEIR_CHECK(aad.size() <= kMaxSealBytes && text.size() <= kMaxSealBytes, "one seal covers at most 1 GiB; use records");

@@ -78,7 +78,8 @@ class alignas(64) IpsecMbKey final : public AeadKey {
 
   void seal_into(const Nonce& nonce, ByteSpan aad, ByteSpan from, std::byte* to, std::byte* tag) override {
     check_sizes(aad, from);
-    guard_.on_seal(nonce);
+    if (!guard_.may_seal(nonce)) [[unlikely]]
+      return leave_zeros(to, from.size(), tag);
     run(encrypt_, nonce, aad, from, to, tag);
   }
 
@@ -94,7 +95,8 @@ class alignas(64) IpsecMbKey final : public AeadKey {
 
   void mac(const Nonce& nonce, ByteSpan aad, std::byte* tag) override {
     check_sizes(aad, {});
-    guard_.on_seal(nonce);
+    if (!guard_.may_seal(nonce)) [[unlikely]]
+      return leave_zeros(nullptr, 0, tag);
     run(encrypt_, nonce, aad, {}, nullptr, tag);
   }
 

@@ -51,7 +51,8 @@ class alignas(64) OpensslKey final : public AeadKey {
 
   void seal_into(const Nonce& nonce, ByteSpan aad, ByteSpan from, std::byte* to, std::byte* tag) override {
     check_sizes(aad, from);
-    guard_.on_seal(nonce);
+    if (!guard_.may_seal(nonce)) [[unlikely]]
+      return leave_zeros(to, from.size(), tag);
     encrypt(nonce, aad, from, to, tag);
   }
 

@@ -1,6 +1,8 @@
 #include "crypto/aead.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <ostream>
@@ -291,6 +293,41 @@ TEST_P(AeadOnEachBackend, AKeyThatBecameAnotherIsThatOtherKey) {
     key->mac(make_nonce(2, round), plain, tag);
     EXPECT_TRUE(scratch->verify_mac(make_nonce(2, round), plain, tag));
   }
+}
+
+// It has its parent's counters, and would use the same nonces.
+TEST_P(AeadOnEachBackend, AForkedChildSealsNothingUnderItsParentsKey) {
+  Random random(1);
+  const auto key = aead_->make_key(random_key(random));
+  const auto aad = random_bytes(random, 8);
+  const pid_t child = fork();
+  if (child == 0) {
+    Bytes text = random_bytes(random, 100);
+    Bytes tag = random_bytes(random, kTagBytes);
+    key->seal(make_nonce(0, 1), aad, text, tag.data());
+    bool is_empty = all_zero(text) && all_zero(tag);
+    text = random_bytes(random, 100);
+    Bytes to = random_bytes(random, 100);
+    tag = random_bytes(random, kTagBytes);
+    key->seal_into(make_nonce(0, 2), aad, text, to.data(), tag.data());
+    is_empty = is_empty && all_zero(to) && all_zero(tag);
+    tag = random_bytes(random, kTagBytes);
+    key->mac(make_nonce(0, 3), aad, tag.data());
+    is_empty = is_empty && all_zero(tag);
+    // Of another key it is the owner.
+    key->rekey(random_key(random));
+    key->seal(make_nonce(0, 1), aad, text, tag.data());
+    _exit(is_empty && !all_zero(text) && key->open(make_nonce(0, 1), aad, text, tag.data()) ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  Bytes text = random_bytes(random, 100), tag(kTagBytes);
+  const Bytes before = text;
+  key->seal(make_nonce(0, 1), aad, text, tag.data());
+  EXPECT_NE(text, before);
+  EXPECT_TRUE(key->open(make_nonce(0, 1), aad, text, tag.data()));
+  EXPECT_EQ(text, before);
 }
 
 TEST_P(AeadOnEachBackend, KeysAreAlignedToACacheLine) {

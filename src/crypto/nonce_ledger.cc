@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/fork_guard.h"
 
 namespace weir::crypto {
 
@@ -117,9 +118,10 @@ std::uint64_t NonceLedger::forgotten_spaces() const {
 bool nonces_are_checked() { return true; }
 
 NonceLedger& process_nonce_ledger() {
-  // Never destroyed: keys in other statics may still seal while the process ends.
-  static NonceLedger* const ledger = new NonceLedger;
-  return *ledger;
+  // Never destroyed: keys in other statics may still seal while the process ends. A forked child seals under keys of
+  // its own only, and must not wait for a lock that a thread of its parent held.
+  static constinit OnePerProcess<NonceLedger> ledger;
+  return ledger.get();
 }
 
 void forget_recorded_nonces() { process_nonce_ledger().clear(); }

@@ -331,7 +331,7 @@ bool Core::evict_idle_path(Instant now, const Path* but) {
 }
 
 void Core::close(Instant now) {
-  if (closed) return;
+  if (closed || fork_guard.is_in_child()) return;
   closed = true;
   paths.for_each([&](Path& path) {
     if (path.state == Path::State::open) tell_health(path, event::PeerHealth::closed);

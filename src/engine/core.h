@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/fork_guard.h"
 #include "base/slab.h"
 #include "crypto/cmac.h"
 #include "engine/bounds.h"
@@ -500,6 +501,7 @@ struct Core : Bounds {
   std::vector<Wanted> wanted;
 
   // ---- work ----
+  const ForkGuard fork_guard;            // a forked child delivers, seals and sends nothing
   std::vector<std::uint32_t> touched;    // paths to look at in collect()
   std::vector<std::uint32_t> held_asks;  // paths in which some may be asked for now
   std::vector<std::uint32_t> touching;   // scratch: the round under way

@@ -270,6 +270,8 @@ void Core::order_by_urgency() {
 }
 
 void Core::collect(std::vector<Train>& out, Instant now) {
+  if (fork_guard.is_in_child()) [[unlikely]]
+    return;
   arena_used = 0;
   cut_short = false;
   data_segments.clear();

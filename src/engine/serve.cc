@@ -333,6 +333,8 @@ std::size_t Core::deliver(Instant now) {
       IncomingTransfer* next = transfer->next;  // the handler may answer, and so release it
       dispatch(*transfer, now);
       ++delivered;
+      if (fork_guard.is_in_child()) [[unlikely]]
+        return delivered;  // the handler forked, and returned in the child
       transfer = next;
     }
   }
@@ -354,6 +356,8 @@ std::size_t Core::deliver(Instant now) {
                                     .pin = done.reassembly != nullptr ? done.reassembly->block() : done.pin,
                                     .landing = done.landing};
     done.call->complete(*done.call, outcome);
+    if (fork_guard.is_in_child()) [[unlikely]]
+      return delivered;
     if (done.landing != nullptr) [[unlikely]]
       detail::unpin(done.landing);
     if (done.reassembly != nullptr) reassemblies.release(done.reassembly);

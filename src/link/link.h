@@ -126,6 +126,9 @@ class Link {
   virtual void note_error() = 0;
 
   virtual LinkReport report() const = 0;
+
+  // In a forked child, where a link of its parent does nothing: closes this process's copy of the descriptor.
+  virtual void close_in_child() {}
 };
 
 }  // namespace weir::link

@@ -37,7 +37,7 @@ class ReceiveBuffer : public detail::Pin {
 
   static constexpr std::size_t kHeaderSize = 128;
 
-  explicit ReceiveBuffer(Core* core) : Pin{0, &give_back}, core_(core) {}
+  explicit ReceiveBuffer(Core* core) : Pin{.references{0}, .release = &give_back}, core_(core) {}
   ~ReceiveBuffer() = default;
 
   static ReceiveBuffer* create(Core* core);

@@ -108,6 +108,8 @@ UdpLinux::~UdpLinux() {
 }
 
 std::size_t UdpLinux::receive(std::vector<Datagram>& out) {
+  if (socket_.is_in_child()) [[unlikely]]
+    return 0;
   const std::size_t before = out.size();
   const std::size_t room = (out.capacity() - before) / kDatagramsPerBuffer;
   std::size_t left = std::min({kReceiveBuffers, room, kMaxFilledBuffers - filled_.size()});
@@ -207,6 +209,10 @@ void UdpLinux::recycle() {
 
 std::size_t UdpLinux::send(std::span<Train> trains, std::span<SendStatus> statuses) {
   WEIR_CHECK(statuses.size() >= trains.size(), "give send() room for the status of every train");
+  if (socket_.is_in_child()) [[unlikely]] {
+    std::fill_n(statuses.begin(), trains.size(), SendStatus::failed);
+    return trains.size();
+  }
   std::size_t done = 0;
   int strays = 0;
   int last_error = 0;

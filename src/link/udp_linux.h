@@ -28,6 +28,7 @@ class UdpLinux final : public Link {
   bool take_unreachable(Unreachable& out) override { return socket_.take_unreachable(out); }
   void note_error() override { socket_.note_error(); }
   LinkReport report() const override;
+  void close_in_child() override { socket_.close_in_child(); }
 
   // For tests: behave as if a device had refused UDP_SEGMENT.
   void refuse_segmentation_offload() { segmentation_offload_ = false; }

@@ -23,6 +23,8 @@ UdpPortable::~UdpPortable() {
 }
 
 std::size_t UdpPortable::receive(std::vector<Datagram>& out) {
+  if (socket_.is_in_child()) [[unlikely]]
+    return 0;
   const std::size_t wanted = std::min(kMaxReceives, out.capacity() - out.size());
   std::size_t received = 0;
   for (std::size_t attempt = 0; attempt < wanted; ++attempt) {
@@ -113,6 +115,10 @@ void UdpPortable::recycle() {
 
 std::size_t UdpPortable::send(std::span<Train> trains, std::span<SendStatus> statuses) {
   WEIR_CHECK(statuses.size() >= trains.size(), "give send() room for the status of every train");
+  if (socket_.is_in_child()) [[unlikely]] {
+    std::fill_n(statuses.begin(), trains.size(), SendStatus::failed);
+    return trains.size();
+  }
   for (std::size_t done = 0; done < trains.size(); ++done) {
     Train& train = trains[done];
     statuses[done] = SendStatus::sent;

@@ -26,6 +26,7 @@ class UdpPortable final : public Link {
   bool take_unreachable(Unreachable& out) override { return socket_.take_unreachable(out); }
   void note_error() override { socket_.note_error(); }
   LinkReport report() const override;
+  void close_in_child() override { socket_.close_in_child(); }
 
  private:
   static constexpr std::size_t kMaxReceives = 64;       // per call of receive()

@@ -138,9 +138,14 @@ Result<UdpSocket> UdpSocket::open(const UdpOptions& options) {
 
 UdpSocket::UdpSocket(UdpSocket&& other) noexcept
     : descriptor_(std::exchange(other.descriptor_, -1)),
+      fork_guard_(other.fork_guard_),
       has_error_(other.has_error_),
       local_(other.local_),
       report_(other.report_) {}
+
+void UdpSocket::close_in_child() {
+  if (is_in_child() && descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
+}
 
 UdpSocket::~UdpSocket() {
   if (descriptor_ >= 0) ::close(descriptor_);
@@ -219,6 +224,7 @@ SendStatus UdpSocket::status_of(int error) {
 #if defined(__linux__)
 
 bool UdpSocket::take_unreachable(Unreachable& out) {
+  if (has_error_ && is_in_child()) return false;
   // Entries looked at per call; the rest, if they were none of ours, are left for the next call.
   constexpr int kMaxEntries = 64;
   for (int entry = 0; has_error_ && entry < kMaxEntries; ++entry) {

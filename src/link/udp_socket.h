@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "base/address.h"
+#include "base/fork_guard.h"
 #include "link/link.h"
 #include "link/open.h"
 #include "weir/error.h"
@@ -46,6 +47,10 @@ class UdpSocket {
   ~UdpSocket();
 
   int descriptor() const { return descriptor_; }
+  // In a forked child the socket is its parent's: nothing may be sent, received or asked of it.
+  bool is_in_child() const { return fork_guard_.is_in_child(); }
+  // There: this process needs its copy of the descriptor no longer.
+  void close_in_child();
   const Address& local() const { return local_; }
   bool is_v4() const { return local_.is_v4(); }
   const LinkReport& report() const { return report_; }
@@ -64,6 +69,7 @@ class UdpSocket {
   void set_path_options(bool is_v4);
 
   int descriptor_;
+  ForkGuard fork_guard_;
   bool has_error_ = false;
   Address local_;
   LinkReport report_;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/fork_guard.h"
 #include "pool/lane.h"
 #include "worker/thread_context.h"
 
@@ -18,6 +19,7 @@ namespace weir::detail {
 struct AllocationRecord final : buffer::BufferPool::Waiter, pool::Lane::Guest {
   enum class Stage : std::uint8_t { pending, claimed, done };
 
+  const ForkGuard fork_guard;
   std::atomic<std::uint32_t> references{2};
   std::atomic<Stage> stage{Stage::pending};
   std::shared_ptr<buffer::BufferPool> buffers;
@@ -74,7 +76,8 @@ struct AllocationRecord final : buffer::BufferPool::Waiter, pool::Lane::Guest {
 
 bool allocation_ready(const AllocationRecord* record) noexcept {
   // Acquire: the result is there if the stage says so.
-  return record->stage.load(std::memory_order_acquire) == AllocationRecord::Stage::done;
+  return record->stage.load(std::memory_order_acquire) == AllocationRecord::Stage::done ||
+         record->fork_guard.is_in_child();
 }
 
 bool allocation_suspend(AllocationRecord* record, std::coroutine_handle<> waiter) noexcept {
@@ -83,12 +86,14 @@ bool allocation_suspend(AllocationRecord* record, std::coroutine_handle<> waiter
 }
 
 Result<Buffer> allocation_take(AllocationRecord* record) {
+  if (record->fork_guard.is_in_child()) return std::unexpected(Error(Code::closed, kForked));
   Result<Buffer> result = std::move(record->result);
   record->drop();
   return result;
 }
 
 Result<Buffer> allocation_wait(AllocationRecord* record) {
+  if (record->fork_guard.is_in_child()) return std::unexpected(Error(Code::closed, kForked));
   WEIR_CHECK(worker::thread_context.loops_entered == 0,
              "get() was called inside a handler or continuation on the thread that turns the loop, which may be what "
              "the memory waits for: await the allocation");
@@ -105,6 +110,7 @@ Result<Buffer> allocation_wait(AllocationRecord* record) {
 }
 
 void allocation_drop(AllocationRecord* record) noexcept {
+  if (record->fork_guard.is_in_child()) return;
   const bool is_awaited = record->lane != nullptr && !record->has_arrived && !record->is_abandoned;
   const bool was_claimed = is_awaited && record->coroutine;
   record->is_abandoned = true;  // the waiter's thread is this one, if there is a waiter

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/fork_guard.h"
 #include "pool/bulk_client.h"
 #include "pool/gathering.h"
 #include "pool/method_names.h"
@@ -46,6 +47,7 @@ class Hold {
   Hold(const Hold&) = delete;
   Hold& operator=(const Hold&) = delete;
   ~Hold() {
+    if (fork_guard_.is_in_child()) return;
     if (!is_complete) {
       gathering_->abandon();
       static_cast<void>(gathering_->take(Stragglers::cancel));
@@ -67,6 +69,7 @@ class Hold {
   bool is_complete = false;
 
  private:
+  const ForkGuard fork_guard_;
   Gathering* const gathering_;
 };
 

@@ -49,7 +49,7 @@ Result<void> check_names(std::string_view name, std::string_view header) {
 
 Result<Arrived> Unopened::await_resume() {
   detail::CallRecord* const record = call.record();
-  const bool is_unopened = record != nullptr &&
+  const bool is_unopened = record != nullptr && !record->core->shared->is_in_child() &&
                            record->stage.load(std::memory_order_acquire) != detail::CallStage::in_place &&
                            !record->kept.failed && record->kept.is_landing;
   if (!is_unopened) {
@@ -83,7 +83,7 @@ void detail::run_here(TaskBase& task, const std::shared_ptr<worker::Worker>& loo
 namespace {
 
 std::shared_ptr<worker::Worker> loop_of(const detail::PeerState& peer) {
-  if (peer.gate == nullptr || peer.gate->worker().has_thread()) return nullptr;
+  if (peer.gate == nullptr || peer.gate->worker().has_thread() || peer.gate->is_in_child()) return nullptr;
   return peer.gate->shared_worker();
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/fork_guard.h"
 #include "pool/call_result.h"
 #include "pool/gate.h"
 #include "pool/lane.h"
@@ -39,6 +40,8 @@ void settle(CallRecord* record, const transfer::Outcome& outcome) {
 }
 
 void run_continuation(CallRecord* record, Result<Reply>&& result) {
+  if (gate_of(record).is_in_child()) [[unlikely]]
+    return;  // the one before it forked, and returned in the child
   const DepthScope depth(record->resume_depth);
   record->run(record->continuation, std::move(result));
   release(record);
@@ -100,6 +103,11 @@ constexpr Duration kOwnerPatience = std::chrono::milliseconds(200);  // that a l
 
 // Acquire: the result is there if the stage says so.
 bool is_done(const CallRecord* record) { return record->stage.load(std::memory_order_acquire) >= CallStage::done; }
+// A call of the parent's, in a forked child. It fails there, whatever becomes of it in the parent; its record is left
+// as it is.
+bool is_in_child(const CallRecord* record) { return record->core->shared->is_in_child(); }
+Error forked() { return {Code::closed, kForked, true}; }
+
 bool is_in_place(const CallRecord* record) {
   return record->stage.load(std::memory_order_acquire) == CallStage::in_place;
 }
@@ -305,6 +313,8 @@ void CancellableCall::cancel() noexcept {
 void* continuation_storage(CallRecord* record) noexcept { return record->continuation; }
 
 void attach_continuation(CallRecord* record, RunContinuation run) {
+  if (pool::is_in_child(record)) [[unlikely]]
+    return run(record->continuation, std::unexpected(pool::forked()));
   const std::string* const peer = record->peer_shown;
   record->waiter_kind = WaiterKind::continuation;
   record->run = run;
@@ -316,7 +326,7 @@ void attach_continuation(CallRecord* record, RunContinuation run) {
   pool::run_continuation(record, pool::take_named(record, *peer));
 }
 
-bool call_ready(CallRecord* record) noexcept { return pool::is_done(record); }
+bool call_ready(CallRecord* record) noexcept { return pool::is_done(record) || pool::is_in_child(record); }
 
 bool call_suspend(CallRecord* record, std::coroutine_handle<> waiter) noexcept {
   record->waiter_kind = WaiterKind::coroutine;
@@ -325,12 +335,16 @@ bool call_suspend(CallRecord* record, std::coroutine_handle<> waiter) noexcept {
 }
 
 bool call_join(CallRecord* record, CallGroup& group) noexcept {
+  if (pool::is_in_child(record)) [[unlikely]]
+    return false;
   record->waiter_kind = WaiterKind::group;
   record->waiter = {.group = &group};
   return pool::claim(record) == Claim::waiting;
 }
 
 Result<Reply> call_take(CallRecord* record) {
+  if (pool::is_in_child(record)) [[unlikely]]
+    return std::unexpected(pool::forked());
   if (pool::is_in_place(record)) {
     record->in_place()->is_taken = true;
     const transfer::Outcome& outcome = *record->in_place()->outcome;
@@ -347,6 +361,7 @@ Result<Reply> call_take(CallRecord* record) {
 }
 
 Result<Bytes> call_header(CallRecord* record) {
+  if (pool::is_in_child(record)) return std::unexpected(pool::forked());
   if (pool::is_in_place(record)) {
     record->in_place()->is_taken = true;
     pool::settle(record, *record->in_place()->outcome);
@@ -361,6 +376,8 @@ Result<Bytes> call_header(CallRecord* record) {
 }
 
 Result<Reply> call_wait(CallRecord* record) {
+  if (pool::is_in_child(record)) [[unlikely]]
+    return std::unexpected(pool::forked());
   WEIR_CHECK(worker::thread_context.loops_entered == 0,
              "get() was called inside a handler or continuation on the thread that turns the loop, which would never "
              "complete the call: await it or use then()");
@@ -390,6 +407,8 @@ Result<Reply> call_wait(CallRecord* record) {
 }
 
 void call_drop(CallRecord* record) noexcept {
+  if (pool::is_in_child(record)) [[unlikely]]
+    return;
   if (pool::is_in_place(record)) {
     record->in_place()->is_taken = true;
     return pool::release(record);

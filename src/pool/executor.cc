@@ -155,6 +155,7 @@ void Executor::run() {
   };
   while (!is_stopping_.load(std::memory_order_relaxed)) {
     lane.drive();
+    if (fork_guard_.is_in_child()) return;  // a handler forked, and returned in the child
     if (IncomingRecord* record = pop()) {
       const Lane::Batch batch(lane);
       if (record->unopened != nullptr) {

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/fork_guard.h"
 #include "pool/incoming_record.h"
 #include "pool/lane.h"
 #include "schedule/priority_queue.h"
@@ -46,6 +47,7 @@ class Executor {
   void push(IncomingRecord* record);
   IncomingRecord* pop();
 
+  const ForkGuard fork_guard_;
   const std::size_t places_;
   std::atomic<std::size_t> queued_{0};
   std::mutex mutex_;

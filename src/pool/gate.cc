@@ -70,7 +70,7 @@ Gate::Gate(std::shared_ptr<worker::Worker> worker, const Limits& limits, std::sh
 void Gate::tell_forged(const buffer::Landing& landing) {
   forged_.fetch_add(1, std::memory_order_relaxed);  // relaxed: a count that publishes nothing
   // Bodies may be opened long after the pool was closed, when nobody expects news of it.
-  if (subscriber_ == nullptr || is_closed()) return;
+  if (subscriber_ == nullptr || is_closed() || is_in_child()) return;
   subscriber_->on(event::RecordForged{.meta = {.time_ns = worker::read_clock().ns, .worker = worker_->index()},
                                       .path = landing.path,
                                       .record = landing.first_record + landing.failed_record});
@@ -98,6 +98,7 @@ void Gate::ring(Port* port) noexcept {
   // the last look of the worker sees our work.
   if (!is_closed_.load(std::memory_order_relaxed)) [[likely]]
     return;
+  if (is_in_child()) return;
   // What runs below may drop the last handle of everything else that holds this gate.
   const std::shared_ptr<Gate> self = shared_from_this();
   Refused refused;

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/fork_guard.h"
 #include "base/spsc_ring.h"
 #include "base/sync.h"
 #include "buffer/buffer_pool.h"
@@ -84,6 +85,8 @@ class Gate : public std::enable_shared_from_this<Gate> {
   const std::shared_ptr<worker::Worker>& shared_worker() const { return worker_; }
   const Limits& limits() const { return limits_; }
   bool is_mine() const { return worker_->is_mine(); }
+  // This process is a fork of the one that opened the pool: nothing gets through, and no lock is waited for.
+  bool is_in_child() const { return fork_guard_.is_in_child(); }
   // A record of a large message did not open.
   void tell_forged(const buffer::Landing& landing);
   // Relaxed: a count that publishes nothing.
@@ -143,6 +146,7 @@ class Gate : public std::enable_shared_from_this<Gate> {
   void refuse_wishes_and_answers(Refused& refused) noexcept;
 
   const std::uint64_t id_;
+  const ForkGuard fork_guard_;
   const std::shared_ptr<worker::Worker> worker_;
   const Limits limits_;
   sync::Atomic<bool> is_closed_{false};

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -87,20 +88,24 @@ Result<void> Handshaker::open(handshake::Offer self) {
     const std::string& path = identity_->key_log_path();
     const int file = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR);
     struct stat state {};
-    std::FILE* const log = file < 0 || ::fstat(file, &state) != 0 ? nullptr : ::fdopen(file, "a");
-    if (log == nullptr) {
+    if (file < 0 || ::fstat(file, &state) != 0) {
       Error error(Code::system, "cannot append to the key log " + path + ": " + std::strerror(errno));
       if (file >= 0) ::close(file);
       return std::unexpected(std::move(error));
     }
-    key_log_ = std::shared_ptr<std::FILE>(log, [](std::FILE* open_log) { std::fclose(open_log); });
+    key_log_ = std::shared_ptr<const int>(new int(file), [](const int* open_log) {
+      ::close(*open_log);
+      delete open_log;
+    });
     if (!S_ISREG(state.st_mode) || state.st_uid != ::geteuid() || (state.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
       return std::unexpected(
           Error(Code::invalid_argument, "the key log " + path + " must be a file of ours that others cannot read"));
     }
-    options.key_log = [to = key_log_](std::string_view line) {
-      std::fprintf(to.get(), "%.*s\n", static_cast<int>(line.size()), line.data());
-      std::fflush(to.get());
+    // One write for each line: nothing is buffered that a forked child could write again.
+    options.key_log = [to = key_log_, worker = worker_](std::string_view line) {
+      const std::string whole = std::string(line) + "\n";
+      if (worker->is_in_child()) return;
+      [[maybe_unused]] const auto written = ::write(*to, whole.data(), whole.size());
     };
   }
   const handshake::WipeAtEnd wiped(options.signer);
@@ -182,7 +187,7 @@ void Handshaker::on_answer(const Address& from, Instant now) {
 
 bool Handshaker::poll_once(Instant now) {
   events_.set_now(now);
-  if (has_left()) return false;
+  if (has_left() || worker_->is_in_child()) return false;
   bool is_busy = false;
   if (has_requests_.load(std::memory_order_relaxed)) is_busy |= take_requests(now);
   if (broker_->next_deadline() <= now) {
@@ -193,6 +198,7 @@ bool Handshaker::poll_once(Instant now) {
     look_at_ = now + kLookInterval;
     is_busy |= receive(now);
   }
+  if (worker_->is_in_child()) return false;  // the application's function forked, and returned in the child
   if (now >= reload_at_) reload(now);
   is_busy |= tell_news(now);
   is_busy |= send(now);
@@ -242,7 +248,7 @@ bool Handshaker::receive(Instant now) {
   datagrams_.clear();
   link_->receive(datagrams_);
   for (const link::Datagram& datagram : datagrams_) {
-    if (has_left()) break;  // each may ask the application
+    if (has_left() || worker_->is_in_child()) break;  // each may ask the application
     broker_->on_datagram(datagram.bytes, datagram.from, now);
   }
   link_->recycle();

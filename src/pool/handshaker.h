@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -73,6 +72,8 @@ class Handshaker final : public worker::Pollable,
   bool leave(Instant until);
   void request(Request request);
   const Address& local() const { return local_; }
+  // In a forked child, which never destroys a handshaker of its parent.
+  void close_in_child() { link_->close_in_child(); }
   bool find(const engine::CredentialId& id, Instant now, engine::KnownCredential& out) const override;
   transfer::ProvenNames names_of(const engine::CredentialId& id) const override;
   void on_shown(const engine::CredentialId& id) override;
@@ -131,7 +132,7 @@ class Handshaker final : public worker::Pollable,
   const Timeouts timeouts_;
   const std::uint64_t seed_;
   crypto::Incarnation incarnation_{};
-  std::shared_ptr<std::FILE> key_log_;
+  std::shared_ptr<const int> key_log_;  // a descriptor
   std::unique_ptr<handshake::Broker> broker_;
   std::atomic<peer::SecretMap*> map_{nullptr};  // the broker's, once there is one: the posts join before
   worker::Hosted hosted_;

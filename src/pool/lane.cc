@@ -29,23 +29,42 @@ struct LaneHolder {
   LaneHolder() {
     current_lane = lane.get();
     worker::thread_context.after_turn = [] { return current_lane->drive_in_turn(); };
+    const worker::Worker* const turning = worker::thread_context.turning;
+    if (turning != nullptr && turning->is_in_child()) leave_loop();
   }
   ~LaneHolder() {
+    if (lane->fork_guard_.is_in_child()) begin_anew();
     lane->leave();
     worker::thread_context.after_turn = nullptr;
     current_lane = nullptr;
   }
+  // In a forked child.
+  void begin_anew() {
+    keep_for_ever(new std::shared_ptr<Lane>(std::move(lane)));
+    lane = std::make_shared<Lane>();
+    current_lane = lane.get();
+    leave_loop();
+  }
+  // There: the loop that this thread is inside of, if it is inside of a handler, is its parent's.
+  static void leave_loop() {
+    worker::thread_context.loops_entered = 0;
+    worker::thread_context.turning = nullptr;
+    worker::thread_context.depth = 0;
+  }
 };
 
-Lane* Lane::mine_if_any() { return current_lane; }
+Lane* Lane::mine_if_any() {
+  return current_lane == nullptr || current_lane->fork_guard_.is_in_child() ? nullptr : current_lane;
+}
 
 Lane& Lane::mine() {
-  if (current_lane != nullptr) [[likely]]
+  if (current_lane != nullptr && !current_lane->fork_guard_.is_in_child()) [[likely]]
     return *current_lane;
 #if defined(WEIR_EXPLORE)
   sync::make_for_thread<LaneHolder>();
 #else
   static thread_local LaneHolder holder;
+  if (current_lane != nullptr && current_lane->fork_guard_.is_in_child()) holder.begin_anew();
 #endif
   WEIR_CHECK(current_lane != nullptr, "a thread used a pool after its own thread-local objects had gone");
   return *current_lane;
@@ -230,7 +249,7 @@ bool Lane::collect_guests() {
 
 bool Lane::drive_guests() {
   Batch batch(*this);
-  while (guest_backlog_ != nullptr) {
+  while (guest_backlog_ != nullptr && !fork_guard_.is_in_child()) {
     Guest* guest = std::exchange(guest_backlog_, guest_backlog_->link);
     --awaited;
     guest->arrive();
@@ -245,6 +264,8 @@ bool Lane::drive() {
   if (backlog_ == nullptr) return is_busy;
   Batch batch(*this);
   while (CallRecord* record = backlog_) {
+    if (fork_guard_.is_in_child()) [[unlikely]]
+      return false;  // a coroutine forked, and suspended in the child
     backlog_ = record->link;
     if (backlog_ != nullptr) __builtin_prefetch(backlog_->inline_bytes);
     --awaited;
@@ -281,6 +302,7 @@ void Lane::mind_loops() {
 }
 
 void Lane::give_back_loops() {
+  if (fork_guard_.is_in_child()) return;
   for (auto& loop : loops_) {
     if (loop->is_mine() && loop->is_lent() && !loop->try_give_back()) loop->keep();
   }
@@ -310,6 +332,9 @@ void Lane::wait_until(const std::function<bool()>& is_done, Duration at_most, Ot
   Instant idle_since = Instant::never();
   Instant until = Instant::never();
   while (!is_done()) {
+    // What is left to wait for in a child, which a coroutine forked, comes to its own lane.
+    if (fork_guard_.is_in_child()) [[unlikely]]
+      return mine().wait_until(is_done, at_most, others);
     bool is_busy = turn_loops();
     if (others == Others::stay ? collect() : drive()) is_busy = true;
     if (is_busy) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/fork_guard.h"
 #include "base/time.h"
 #include "pool/call_record.h"
 #include "pool/gate.h"
@@ -16,7 +17,8 @@
 namespace weir::pool {
 
 // One per thread, made when it first needs one, serving all pools. deliver() and nudge() are for workers, everything
-// else for the thread.
+// else for the thread. The thread that goes on in a forked child gets another one there: nothing that the old one
+// awaits will come.
 class Lane : public std::enable_shared_from_this<Lane> {
  public:
   static constexpr std::size_t kPublishBatch = 16;  // submissions of one drive() that may wait for each other
@@ -117,6 +119,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
   void sleep(Duration at_most);
   void leave();
 
+  const ForkGuard fork_guard_;
   sync::Atomic<CallRecord*> arrived_{nullptr};
   sync::Atomic<Guest*> guests_{nullptr};
   sync::Atomic<bool> is_sleeping_{false};

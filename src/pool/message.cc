@@ -41,7 +41,7 @@ struct PayloadBytes : detail::Pin {
 HeapBytes* make_heap_bytes(std::size_t size) {
   void* memory = std::malloc(sizeof(HeapBytes) + size);
   if (memory == nullptr) throw std::bad_alloc();
-  return ::new (memory) HeapBytes{{{1}, &HeapBytes::destroy}};
+  return ::new (memory) HeapBytes{{.references{1}, .release = &HeapBytes::destroy}};
 }
 
 using Answer = detail::IncomingRecord::Answer;
@@ -111,7 +111,8 @@ Reply::Reply(Bytes body, Bytes header) : header_bytes_(static_cast<std::uint32_t
 
 Reply::Reply(Payload payload, std::string_view header)
     : header_bytes_(static_cast<std::uint32_t>(header.size())), has_payload_(true) {
-  auto* both = new PayloadBytes{{{1}, &PayloadBytes::destroy}, std::move(payload), std::string(header)};
+  auto* both =
+      new PayloadBytes{{.references{1}, .release = &PayloadBytes::destroy}, std::move(payload), std::string(header)};
   storage_ = Body(as_bytes(both->header), both);
 }
 
@@ -132,6 +133,8 @@ void Responder::reply(Bytes body, Bytes header) {
   detail::IncomingRecord* record = std::exchange(record_, nullptr);
   WEIR_CHECK(record != nullptr, kAnsweredTwice);
   pool::Gate& gate = *record->core->shared;
+  if (gate.is_in_child()) [[unlikely]]
+    return;  // the parent answers
   const std::size_t size = header.size() + body.size();
   if (size > gate.limits().inline_bytes) [[unlikely]]
     return reply_large(record, body, header);
@@ -156,6 +159,8 @@ void Responder::reply(Payload payload, Bytes header) {
   if (payload.size() == 0) return reply(Bytes{}, header);
   detail::IncomingRecord* record = std::exchange(record_, nullptr);
   WEIR_CHECK(record != nullptr, kAnsweredTwice);
+  if (record->core->shared->is_in_child()) return;
+  if (pool::is_inherited(payload)) return Responder(record).fail(Code::application, kForked);
   const LargeSize size{.what = "reply", .body_bytes = payload.size(), .header_bytes = header.size()};
   if (Result<void> checked = check_large(record->core->shared->limits(), size); !checked) {
     return Responder(record).fail(checked.error().code(), checked.error().message());
@@ -170,6 +175,7 @@ void Responder::fail(Code code, std::string_view sentence) {
   detail::IncomingRecord* record = std::exchange(record_, nullptr);
   WEIR_CHECK(record != nullptr, kAnsweredTwice);
   pool::Gate& gate = *record->core->shared;
+  if (gate.is_in_child()) return;
   sentence = sentence.substr(0, gate.limits().inline_bytes);
   if (gate.is_mine()) {
     if (gate.post == nullptr) return detail::IncomingRecord::Pool::release(record);
@@ -186,14 +192,15 @@ void Responder::fail(Code code, std::string_view sentence) {
 }
 
 Caller Responder::caller() const {
-  if (record_ == nullptr) return {};
+  if (record_ == nullptr || record_->core->shared->is_in_child()) return {};
   return record_->transfer->caller->shown();  // both are there until we have answered
 }
 
 bool Responder::cancelled() const {
   if (record_ == nullptr) return false;
   // Relaxed: a hint that orders nothing.
-  return record_->core->shared->is_closed() || record_->transfer->cancelled.load(std::memory_order_relaxed);
+  const pool::Gate& gate = *record_->core->shared;
+  return gate.is_closed() || gate.is_in_child() || record_->transfer->cancelled.load(std::memory_order_relaxed);
 }
 
 }  // namespace weir

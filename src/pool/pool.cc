@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/fork_guard.h"
 #include "buffer/holds.h"
 #include "buffer/seal.h"
 #include "engine/config.h"
@@ -28,6 +29,9 @@ using pool::Gate;
 using pool::MethodNames;
 using pool::there;
 
+// What everything of a pool says in a forked child.
+Error forked() { return {Code::closed, kForked}; }
+
 // Whether a call may be made at all; its size is looked at elsewhere.
 bool is_possible(const detail::PeerState& peer, const CallOptions& options) {
   if (peer.failure) return false;
@@ -35,12 +39,13 @@ bool is_possible(const detail::PeerState& peer, const CallOptions& options) {
   const std::uint8_t depth = worker::thread_context.depth;
   // Handlers that still run while the pool drains may finish what they do.
   const bool is_open = !gate.is_draining.load(std::memory_order_relaxed) || (depth != 0 && !gate.is_closed());
-  return is_open && static_cast<unsigned>(options.priority) < 8 &&
+  return is_open && !gate.is_in_child() && static_cast<unsigned>(options.priority) < 8 &&
          options.deadline >= std::chrono::nanoseconds::zero() && depth <= engine::kMaxDepth;
 }
 
 [[gnu::cold, gnu::noinline]] Call refused(const detail::PeerState& peer, const CallOptions& options) {
   if (peer.failure) return Call(*peer.failure);
+  if (peer.gate->is_in_child()) return Call(forked());
   if (options.priority < 0 || options.priority > 7) {
     return Call(Error(Code::invalid_argument, "the priority of a call is between 0 (most urgent) and 7"));
   }
@@ -223,6 +228,7 @@ Call Peer::unary(Method method, Bytes body, const CallOptions& options) const {
 
 Call Peer::unary(Method method, Payload payload, const CallOptions& options) const {
   if (payload.sealed() == nullptr) return Call(Error(Code::invalid_argument, pool::kNoPayload));
+  if (pool::is_inherited(payload)) return Call(forked());
   if (payload.size() == 0) return unary(method, Bytes{}, options);
   if (method.name().empty()) return nameless();
   MethodNames::of_process().note(method);
@@ -258,11 +264,18 @@ Result<Pool> Pool::open(Config config) {
 }
 
 Peer Pool::peer(std::string_view address, const PeerOptions& options) const {
+  if (there(state_).is_in_child()) {
+    auto none = std::make_shared<detail::PeerState>();
+    none->text = address;
+    none->failure = forked();
+    return Peer(std::move(none));
+  }
   return Peer(there(state_).peer(address, options));
 }
 
 Result<void> Pool::serve_inline(Method method, std::function<void(InlineRequest&)> function,
                                 const ServeOptions& options) {
+  if (there(state_).is_in_child()) return std::unexpected(forked());
   if (Result<void> valid = check_served_name(method.name()); !valid) return valid;
   return there(state_).serve(method, {.run_inline = std::make_shared<decltype(function)>(std::move(function)),
                                       .admit = pool::shared_if_set(options.admit)});
@@ -270,17 +283,19 @@ Result<void> Pool::serve_inline(Method method, std::function<void(InlineRequest&
 
 Result<void> Pool::serve_task(Method method, std::function<Task<Result<Reply>>(Request)> function,
                               const ServeOptions& options) {
+  if (there(state_).is_in_child()) return std::unexpected(forked());
   if (Result<void> valid = check_served_name(method.name()); !valid) return valid;
   return there(state_).serve(method, {.run_task = std::make_shared<decltype(function)>(std::move(function)),
                                       .admit = pool::shared_if_set(options.admit)});
 }
 
 Allocation Pool::allocate(std::size_t bytes, const AllocateOptions& options) const {
+  if (there(state_).is_in_child()) return Allocation(Result<Buffer>(std::unexpected(forked())));
   return there(state_).allocate(bytes, options);
 }
 
 Payload Pool::seal(Buffer&& buffer) const {
-  there(state_);
+  if (there(state_).is_in_child()) return {};
   crypto::KeyBytes key = pool::next_data_key();
   Result<Payload> sealed = buffer::seal_in_place(std::move(buffer), key, buffer::thread_key());
   crypto::wipe(key);
@@ -289,20 +304,38 @@ Payload Pool::seal(Buffer&& buffer) const {
 }
 
 Payload Pool::adopt(Buffer&& buffer, const Binding& binding) const {
-  there(state_);
+  if (there(state_).is_in_child()) return {};
   Result<Payload> adopted = buffer::adopt(std::move(buffer), binding);
   WEIR_CHECK(adopted, "adopt() takes a buffer that was allocated and written to: fill span() first");
   return *std::move(adopted);
 }
 
 Result<void> Pool::place(std::string_view name, Placement placement) {
+  if (there(state_).is_in_child()) return std::unexpected(forked());
   return there(state_).place(name, std::move(placement));
 }
-Result<void> Pool::unplace(std::string_view name) { return there(state_).unplace(name); }
+Result<void> Pool::unplace(std::string_view name) {
+  if (there(state_).is_in_child()) return std::unexpected(forked());
+  return there(state_).unplace(name);
+}
 
-bool Pool::poll() const { return there(state_).poll(); }
-bool Pool::poll_for(std::chrono::nanoseconds at_most) const { return there(state_).poll_for(at_most); }
-void Pool::run_until_done(detail::TaskBase& task) const { there(state_).run_until_done(task); }
+bool Pool::poll() const {
+  WEIR_CHECK(!there(state_).is_in_child(), kForked);
+  return there(state_).poll();
+}
+bool Pool::poll_for(std::chrono::nanoseconds at_most) const {
+  WEIR_CHECK(!there(state_).is_in_child(), kForked);
+  return there(state_).poll_for(at_most);
+}
+void Pool::run_until_done(detail::TaskBase& task) const {
+  if (there(state_).is_in_child()) {
+    // Whatever it awaits of this pool fails at once.
+    task.start();
+    WEIR_CHECK(task.done(), kForked);
+    return;
+  }
+  there(state_).run_until_done(task);
+}
 
 void Pool::spawn(Task<void> task) const {
   there(state_);
@@ -310,10 +343,16 @@ void Pool::spawn(Task<void> task) const {
   run_detached(std::move(task));
 }
 
-Result<void> Pool::close(std::chrono::nanoseconds deadline) const { return there(state_).close(deadline); }
+Result<void> Pool::close(std::chrono::nanoseconds deadline) const {
+  if (there(state_).is_in_child()) return std::unexpected(forked());
+  return there(state_).close(deadline);
+}
 std::string Pool::listen_address() const { return there(state_).listen_address(); }
-std::vector<Counters> Pool::counters() const { return there(state_).counters(); }
-std::string Pool::limits() const { return there(state_).limits(); }
+std::vector<Counters> Pool::counters() const {
+  if (there(state_).is_in_child()) return {};
+  return there(state_).counters();
+}
+std::string Pool::limits() const { return there(state_).is_in_child() ? kForked : there(state_).limits(); }
 
 // ---- Workers -------------------------------------------------------------------------------------------------------
 
@@ -328,8 +367,9 @@ Result<Workers> Workers::open(Options options) {
   return Workers(std::make_shared<detail::WorkersState>(std::move(*crew)));
 }
 
-bool Workers::poll() const { return detail::poll_crew(*there(state_).crew, std::chrono::nanoseconds::zero()); }
+bool Workers::poll() const { return poll_for(std::chrono::nanoseconds::zero()); }
 bool Workers::poll_for(std::chrono::nanoseconds at_most) const {
+  WEIR_CHECK(!there(state_).crew->is_in_child(), kForked);
   return detail::poll_crew(*there(state_).crew, at_most);
 }
 

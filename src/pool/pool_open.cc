@@ -56,6 +56,7 @@ Result<std::shared_ptr<PoolState>> PoolState::open(Config config) {
   const bool owns_crew = config.on == nullptr;
   if (!owns_crew) {
     crew = config.on->state()->crew;
+    if (crew->is_in_child()) return std::unexpected(Error(Code::closed, kForked));
   } else {
     auto made = worker::Crew::open({.threads = config.workers,
                                     .places = config.places,
@@ -71,7 +72,14 @@ Result<std::shared_ptr<PoolState>> PoolState::open(Config config) {
     config.name = "weir-" + std::to_string(getpid()) + "-" + std::to_string(random_word() % 100'000);
   Result<std::shared_ptr<buffer::Memory>> memory = build_memory(config);
   if (!memory) return std::unexpected(std::move(memory).error());
-  auto state = std::make_shared<PoolState>(std::move(config), std::move(crew), owns_crew, *std::move(memory));
+  const std::shared_ptr<PoolState> state(
+      new PoolState(std::move(config), std::move(crew), owns_crew, *std::move(memory)), [](PoolState* last) {
+        if (last->is_in_child()) {
+          last->close_in_child();
+          return keep_for_ever(last);
+        }
+        delete last;
+      });
   if (Result<void> opened = state->open_posts(); !opened) return std::unexpected(opened.error());
   return state;
 }

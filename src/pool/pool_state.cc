@@ -40,6 +40,12 @@ PoolState::PoolState(Config config, std::shared_ptr<worker::Crew> crew, bool own
 
 PoolState::~PoolState() { static_cast<void>(close(kLastHandleDeadline)); }
 
+void PoolState::close_in_child() {
+  for (auto& post : posts_) post->close_in_child();
+  if (handshaker_) handshaker_->close_in_child();
+  if (owns_crew_) crew_->close_in_child();
+}
+
 std::shared_ptr<PeerState> PoolState::peer(std::string_view address, const PeerOptions& options) {
   std::string_view key = address;
   std::string with_name;
@@ -147,7 +153,9 @@ Allocation PoolState::allocate(std::size_t bytes, const AllocateOptions& options
   return pool::allocate(buffers_, crew_->has_threads() ? nullptr : crew_->worker(0), bytes, placed);
 }
 
-std::shared_ptr<worker::Worker> PoolState::loop() const { return crew_->has_threads() ? nullptr : crew_->worker(0); }
+std::shared_ptr<worker::Worker> PoolState::loop() const {
+  return crew_->has_threads() || is_in_child() ? nullptr : crew_->worker(0);
+}
 
 Result<void> PoolState::place(std::string_view name, Placement placement) {
   std::lock_guard lock(place_mutex_);

@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/fork_guard.h"
 #include "pool/executor.h"
 #include "pool/handshaker.h"
 #include "pool/peer_entry.h"
@@ -27,6 +28,11 @@ namespace weir::detail {
 class WorkersState {
  public:
   explicit WorkersState(std::shared_ptr<worker::Crew> crew_) : crew(std::move(crew_)) {}
+  ~WorkersState() {
+    if (crew->is_in_child()) crew->close_in_child();
+  }
+  WorkersState(const WorkersState&) = delete;
+  WorkersState& operator=(const WorkersState&) = delete;
   const std::shared_ptr<worker::Crew> crew;
 };
 
@@ -34,7 +40,8 @@ inline constexpr std::chrono::seconds kOwnerPatience{5};  // for what cannot be 
 inline constexpr const char* kOwnerDoesNotPoll =
     "this pool has no worker threads, and the thread that owns its loop lives but does not poll";
 
-// One per pool. Any thread may call it.
+// One per pool. Any thread may call it. In a forked child nothing of it may be called but what says so, and it is never
+// destroyed: see base/fork_guard.h.
 class PoolState {
  public:
   static Result<std::shared_ptr<PoolState>> open(Config config);
@@ -44,6 +51,14 @@ class PoolState {
   PoolState(const PoolState&) = delete;
   PoolState& operator=(const PoolState&) = delete;
 
+  // ---- also in a forked child ----
+  bool is_in_child() const { return fork_guard_.is_in_child(); }
+  // There, when the last handle goes: closes this process's copies of the descriptors.
+  void close_in_child();
+  std::shared_ptr<worker::Worker> loop() const;  // null: the workers have threads, or this is a forked child
+  std::string listen_address() const;
+
+  // ---- not there ----
   std::shared_ptr<PeerState> peer(std::string_view address, const PeerOptions& options);
   Result<void> serve(Method method, const pool::MethodEntry& entry);
 
@@ -51,14 +66,12 @@ class PoolState {
 
   Result<void> place(std::string_view name, Placement placement);
   Result<void> unplace(std::string_view name);
-  std::shared_ptr<worker::Worker> loop() const;  // null: the workers have threads
 
   bool poll();
   bool poll_for(std::chrono::nanoseconds at_most);
   void run_until_done(TaskBase& task);
 
   Result<void> close(std::chrono::nanoseconds deadline);
-  std::string listen_address() const;
   std::vector<Counters> counters();
   std::string limits() const;
 
@@ -83,6 +96,7 @@ class PoolState {
   bool wait_until_quiet(Instant until);
   std::shared_ptr<PeerState> make_peer(std::string_view address, const PeerOptions& options);
 
+  const ForkGuard fork_guard_;
   const Config config_;
   const std::shared_ptr<worker::Crew> crew_;
   const bool owns_crew_;

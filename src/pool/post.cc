@@ -36,7 +36,7 @@ engine::EngineConfig with_memory(engine::EngineConfig config, buffer::Memory* me
 Post::Post(Options options)
     : subscriber_(std::move(options.subscriber)),
       worker_(std::move(options.worker)),
-      gate_(std::make_shared<Gate>(worker_, options.engine.limits, subscriber_)),
+      gate_(make_shared_unless_forked<Gate>(worker_, options.engine.limits, subscriber_)),
       buffers_(std::move(options.buffers)),
       link_(std::move(options.link)),
       engine_(std::make_shared<engine::Engine>(
@@ -75,13 +75,13 @@ bool Post::leave(Instant until) {
 
 void Post::leave_now() {
   // Continuations and coroutines run in here like in any turn.
-  ++worker::thread_context.loops_entered;
+  const std::uint32_t loops_entered = std::exchange(worker::thread_context.loops_entered, 1);
   farewell();
   worker_->remove(hosted_);
   gate_->close();
   flush(worker_->now());
   let_go();
-  --worker::thread_context.loops_entered;
+  worker::thread_context.loops_entered = loops_entered;
   std::lock_guard lock(answer_mutex_);
   counters_copy_ = read_counters();
   has_left_ = true;
@@ -230,6 +230,8 @@ bool Post::drain(Instant now) {
     cancel(cancelled, now);
   take_waiting();
   take_answers(now);
+  if (gate_->is_in_child()) [[unlikely]]
+    return false;  // a handler forked, and returned in the child
   if (forwarded_ != nullptr) is_busy |= take_forwarded(now);
   if (!parked_.empty()) [[unlikely]]
     is_busy |= serve_parked(now);
@@ -425,6 +427,8 @@ void Post::fail(IncomingRecord* record, Code code, std::string_view sentence) {
 
 void Post::take_answers(Instant) {
   for (IncomingRecord* record = gate_->take_answers(); record != nullptr;) {
+    if (gate_->is_in_child()) [[unlikely]]
+      return;  // an inline handler forked, and returned in the child
     IncomingRecord* next = record->link;
     if (record->errand != IncomingRecord::Errand::answer) [[unlikely]] {
       openings_.go_on(record);

@@ -86,6 +86,8 @@ class Post final : public worker::SeatHost, public std::enable_shared_from_this<
   const std::shared_ptr<Gate>& gate() const { return gate_; }
   engine::Engine& engine() { return *engine_; }
   const Address& local() const { return local_; }
+  // In a forked child, which never destroys a post of its parent.
+  void close_in_child() { link_->close_in_child(); }
 
   // Any thread: puts the post on its worker, and takes it off. leave() completes every call with Code::closed and
   // sends the closing packets. False if the worker has no thread and its owner did not poll until then; what leave()

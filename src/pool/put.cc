@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/fork_guard.h"
 #include "buffer/block.h"
 #include "buffer/holds.h"
 #include "pool/bulk_client.h"
@@ -67,6 +68,7 @@ class Remainder {
 Result<void> check_payload(const Payload& payload, const PutOptions& options) {
   const buffer::Sealed* const sealed = payload.sealed();
   if (sealed == nullptr) return std::unexpected(Error(Code::invalid_argument, kNoPayload));
+  if (is_inherited(payload)) return std::unexpected(Error(Code::closed, kForked));
   if (sealed->adopted) {
     return std::unexpected(Error(Code::invalid_argument,
                                  "a payload that the application sealed itself cannot be put: nobody could open it"));

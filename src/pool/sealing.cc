@@ -1,13 +1,12 @@
 #include "pool/sealing.h"
 
-#include <unistd.h>
-
 #include <array>
 #include <cstddef>
 #include <span>
 #include <string>
 #include <utility>
 
+#include "base/fork_guard.h"
 #include "buffer/buffer_pool.h"
 #include "buffer/holds.h"
 #include "buffer/landing.h"
@@ -22,7 +21,7 @@ namespace {
 struct KeyStock {
   std::array<crypto::KeyBytes, 32> keys{};
   std::size_t left = 0;
-  pid_t process = 0;  // a child must not use its parent's keys again
+  ForkGuard fork_guard;  // a child must not use its parent's keys again
 
   ~KeyStock() { wipe(); }
   void wipe() {
@@ -34,11 +33,11 @@ struct KeyStock {
 
 crypto::KeyBytes next_data_key() {
   thread_local KeyStock stock;
-  if (const pid_t process = getpid(); stock.left == 0 || stock.process != process) {
+  if (stock.left == 0 || stock.fork_guard.is_in_child()) {
     crypto::SystemEntropy entropy;
     entropy.fill(std::as_writable_bytes(std::span{stock.keys}));
     stock.left = stock.keys.size();
-    stock.process = process;
+    stock.fork_guard = {};
   }
   crypto::KeyBytes& next = stock.keys[--stock.left];
   const crypto::KeyBytes key = next;

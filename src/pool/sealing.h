@@ -16,6 +16,11 @@ class Gate;
 inline constexpr const char* kNoPayload =
     "this payload is no payload: it was moved away, or never sealed; keep a handle of what is sent again";
 
+// Made by the parent of this process, a forked child, which may share its memory.
+inline bool is_inherited(const Payload& payload) {
+  return payload.sealed() != nullptr && !detail::is_process(payload.sealed()->process);
+}
+
 // A key for one payload, of the system's entropy. Never the same twice, also not in a process that was forked.
 crypto::KeyBytes next_data_key();
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/fork_guard.h"
 #include "engine/engine.h"
 #include "pool/gate.h"
 #include "pool/post.h"
@@ -73,9 +74,9 @@ Result<Waiting*> wait_for(const std::shared_ptr<Gate>& gate, std::span<const Dep
 }  // namespace
 
 causality::Map& tracked_calls() {
-  // Never destroyed: threads and pools may end after main().
-  static auto* const map = new causality::Map;
-  return *map;
+  // Never destroyed: threads and pools may end after main(). A forked child tracks calls of its own only.
+  static constinit OnePerProcess<causality::Map> map;
+  return map.get();
 }
 
 Waiting::Waiting(std::shared_ptr<Gate> gate, std::uint32_t conditions) : Waiter(conditions), gate_(std::move(gate)) {}

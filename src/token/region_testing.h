@@ -10,7 +10,9 @@ namespace weir::token {
 
 // Lives longer than the table that it is given to.
 struct TestLanding : buffer::Landing {
-  explicit TestLanding(std::uint64_t of_bytes = 1'000'000) : buffer::Landing{{{1}, &come_back}} { capacity = of_bytes; }
+  explicit TestLanding(std::uint64_t of_bytes = 1'000'000) : buffer::Landing{{.references{1}, .release = &come_back}} {
+    capacity = of_bytes;
+  }
   bool came_back = false;
 
  private:

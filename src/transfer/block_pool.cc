@@ -28,7 +28,7 @@ Block* BlockPool::acquire(std::size_t bytes) {
   } else {
     void* memory = std::malloc(Block::kHeaderBytes + kClassBytes[size_class]);
     if (memory == nullptr) throw std::bad_alloc();
-    block = ::new (memory) Block{{{0}, &give_back},
+    block = ::new (memory) Block{{.references{0}, .release = &give_back},
                                  core_,
                                  nullptr,
                                  static_cast<std::uint32_t>(kClassBytes[size_class]),

@@ -29,7 +29,7 @@ Result<std::shared_ptr<Crew>> Crew::open(Options options) {
   if (options.watchdog < Duration::zero()) {
     return std::unexpected(Error(Code::invalid_argument, "watchdog must not be negative; 0 turns it off"));
   }
-  auto crew = std::make_shared<Crew>(std::move(options));
+  auto crew = make_shared_unless_forked<Crew>(std::move(options));
   if (Result<void> started = crew->start(); !started) return std::unexpected(started.error());
   return crew;
 }
@@ -39,7 +39,7 @@ Crew::Crew(Options options) : options_(std::move(options)) {}
 Result<void> Crew::start() {
   const int count = options_.threads == 0 ? 1 : options_.threads;
   for (int i = 0; i < count; ++i) {
-    workers_.push_back(std::make_shared<Worker>(Worker::Options{
+    workers_.push_back(make_shared_unless_forked<Worker>(Worker::Options{
         .index = static_cast<std::uint32_t>(i),
         .has_thread = options_.threads > 0,
         .idle = options_.idle,
@@ -65,10 +65,10 @@ Result<std::shared_ptr<Worker>> Crew::handshake_worker() {
   if (!has_threads()) return workers_.front();
   std::lock_guard lock(mutex_);
   if (handshake_worker_ != nullptr) return handshake_worker_;
-  auto worker = std::make_shared<Worker>(Worker::Options{.index = static_cast<std::uint32_t>(workers_.size()),
-                                                         .has_thread = true,
-                                                         .idle = Idle::adaptive,
-                                                         .subscriber = options_.subscriber});
+  auto worker = make_shared_unless_forked<Worker>(Worker::Options{.index = static_cast<std::uint32_t>(workers_.size()),
+                                                                  .has_thread = true,
+                                                                  .idle = Idle::adaptive,
+                                                                  .subscriber = options_.subscriber});
   if (!worker->is_open()) {
     return std::unexpected(
         Error(Code::overloaded, "the process has used up its descriptors: raise `ulimit -n` or share Workers"));
@@ -82,6 +82,11 @@ Result<std::shared_ptr<Worker>> Crew::handshake_worker() {
 }
 
 Crew::~Crew() { stop(read_clock() + kLastPatience); }
+
+void Crew::close_in_child() noexcept {
+  for (auto& worker : workers_) worker->close_in_child();
+  if (handshake_worker_ != nullptr) handshake_worker_->close_in_child();
+}
 
 bool Crew::stop(Instant until) {
   {
@@ -123,6 +128,7 @@ void Crew::watch() {
       look_at(*handshake_worker_, handshakes, now, "the handshake thread, worker",
               "a function given to Identity::authorise() blocks");
     }
+    if (is_in_child()) return;  // of a fork in the subscriber
     last_look = read_clock();
   }
 }

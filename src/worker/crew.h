@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/fork_guard.h"
 #include "weir/config.h"
 #include "weir/error.h"
 #include "worker/worker.h"
@@ -43,6 +44,10 @@ class Crew {
   // of an application's function, until then. False: it goes on by itself until that function returns.
   bool stop(Instant until);
 
+  bool is_in_child() const { return fork_guard_.is_in_child(); }
+  // In a forked child, which never destroys a crew of its parent: closes this process's copies of the descriptors.
+  void close_in_child() noexcept;
+
  private:
   static constexpr Duration kLastPatience = std::chrono::milliseconds(200);  // of the destructor
 
@@ -57,6 +62,7 @@ class Crew {
   void look_at(const Worker& worker, Watched& seen, Instant now, const char* who, const char* why) const;
 
   const Options options_;
+  const ForkGuard fork_guard_;
   std::vector<std::shared_ptr<Worker>> workers_;
   std::shared_ptr<Worker> handshake_worker_;
   bool was_let_go_ = false;  // the handshake worker: its thread did not end in time

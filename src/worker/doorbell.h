@@ -9,6 +9,8 @@
 
 #include "base/sync.h"
 
+#include "base/fork_guard.h"
+
 namespace weir::worker {
 
 // Shared by a worker and everybody who may still hold something of it. ring() is for any thread, the rest for the
@@ -52,14 +54,18 @@ class Doorbell {
   bool is_open() const { return read_end_ >= 0; }
   int descriptor() const { return read_end_; }
   void clear_descriptor() noexcept;  // after the poller reported it readable
+  // In a forked child, where it wakes nobody: closes this process's copies of the descriptors.
+  void close_in_child() noexcept;
 
  private:
   void wake() noexcept;
+  void close_ends() noexcept;
 
   sync::Atomic<bool> rung_{false};
   sync::Atomic<bool> sleeping_{false};
   int read_end_ = -1;
   int write_end_ = -1;  // the same where there is eventfd
+  const ForkGuard fork_guard_;
 };
 
 }  // namespace weir::worker

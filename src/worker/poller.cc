@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <ctime>
+#include <utility>
 
 // WEIR_PORTABLE_UDP leaves out what only Linux has, as other systems do.
 #if defined(__linux__) && !defined(WEIR_PORTABLE_UDP)
@@ -33,22 +34,31 @@ Poller::~Poller() {
   if (epoll_ >= 0) close(epoll_);
 }
 
+void Poller::close_in_child() noexcept {
+  if (fork_guard_.is_in_child() && epoll_ >= 0) close(std::exchange(epoll_, -1));
+}
+
 bool Poller::is_open() const { return epoll_ >= 0; }
 
 void Poller::add(int descriptor, void* tag) {
+  if (fork_guard_.is_in_child()) return;
   epoll_event event{.events = EPOLLIN, .data = {.ptr = tag}};
   WEIR_CHECK(epoll_ctl(epoll_, EPOLL_CTL_ADD, descriptor, &event) == 0, "a descriptor could not be added to epoll");
 }
 
 void Poller::want(int descriptor, void* tag, Wanted wanted) {
+  if (fork_guard_.is_in_child()) return;
   epoll_event event{.events = (wanted.read ? std::uint32_t{EPOLLIN} : 0) | (wanted.write ? std::uint32_t{EPOLLOUT} : 0),
                     .data = {.ptr = tag}};
   epoll_ctl(epoll_, EPOLL_CTL_MOD, descriptor, &event);
 }
 
-void Poller::remove(int descriptor) { epoll_ctl(epoll_, EPOLL_CTL_DEL, descriptor, nullptr); }
+void Poller::remove(int descriptor) {
+  if (!fork_guard_.is_in_child()) epoll_ctl(epoll_, EPOLL_CTL_DEL, descriptor, nullptr);
+}
 
 std::size_t Poller::wait(Duration at_most) {
+  if (fork_guard_.is_in_child()) return 0;
   epoll_event events[kMaxReady];
   int count = -1;
   const bool is_timed = at_most > Duration::zero() && at_most != Duration::max();
@@ -70,6 +80,8 @@ std::size_t Poller::wait(Duration at_most) {
 
 Poller::Poller() = default;
 Poller::~Poller() = default;
+
+void Poller::close_in_child() noexcept {}
 
 bool Poller::is_open() const { return true; }
 
@@ -93,6 +105,7 @@ void Poller::remove(int descriptor) {
 }
 
 std::size_t Poller::wait(Duration at_most) {
+  if (fork_guard_.is_in_child()) return 0;
   if (::poll(watched_.data(), static_cast<nfds_t>(watched_.size()), to_milliseconds(at_most)) <= 0) return 0;
   // From where the last one ended: otherwise those behind kMaxReady that are always ready would never be reported.
   std::size_t count = 0;

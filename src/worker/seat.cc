@@ -40,6 +40,8 @@ Seat::Seat(engine::Engine& engine, link::Link& link, Burst& burst, SeatHost* hos
 }
 
 bool Seat::poll_once(Instant now) {
+  if (fork_guard_.is_in_child()) [[unlikely]]
+    return false;
   Counters& counters = engine_.events().counters;
   ++counters.polls;
   bool busy = false;
@@ -57,6 +59,8 @@ bool Seat::poll_once(Instant now) {
 
 bool Seat::deliver_and_transmit(Instant now) {
   bool busy = engine_.deliver(now) != 0;
+  if (fork_guard_.is_in_child()) [[unlikely]]
+    return false;  // a handler forked, and returned in the child
   if (host_ != nullptr) host_->flush(now);
   for (int round = 0; round < kMaxRounds && transmit(now); ++round) {
     busy = true;
@@ -78,6 +82,8 @@ bool Seat::receive(Instant now) {
     if ((taken + datagram.bytes.size() > kChunkBytes && engine_.undelivered() >= kChunkMessages) ||
         taken > kLargestChunkBytes) {
       deliver_and_transmit(now);
+      if (fork_guard_.is_in_child()) [[unlikely]]
+        return false;
       taken = 0;
     }
     taken += datagram.bytes.size();

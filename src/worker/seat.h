@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/fork_guard.h"
 #include "base/time.h"
 #include "engine/engine.h"
 #include "link/link.h"
@@ -76,6 +77,7 @@ class Seat final : public Pollable {
   bool transmit(Instant now);
   bool send_pending(Instant now);
 
+  const ForkGuard fork_guard_;
   engine::Engine& engine_;
   link::Link& link_;
   Burst& burst_;

@@ -32,8 +32,13 @@ void Worker::start() {
   is_running.wait(false, std::memory_order_acquire);
 }
 
+void Worker::close_in_child() noexcept {
+  poller_.close_in_child();
+  doorbell_->close_in_child();
+}
+
 void Worker::stop_and_join() {
-  if (!thread_.joinable()) return;
+  if (!thread_.joinable() || is_in_child()) return;
   WEIR_CHECK(thread_.get_id() != std::this_thread::get_id(),
              "the last handle of a pool was dropped on its own worker thread; keep one outside of handlers and "
              "continuations and close the pool from there");
@@ -43,7 +48,7 @@ void Worker::stop_and_join() {
 }
 
 bool Worker::stop_by(Instant until, std::shared_ptr<Worker> self) {
-  if (!thread_.joinable()) return true;
+  if (!thread_.joinable() || is_in_child()) return true;
   stopping_.store(true, std::memory_order_relaxed);
   doorbell_->ring();
   {
@@ -67,6 +72,8 @@ std::shared_ptr<Worker> Worker::loop() {
   }
   active_threads.fetch_add(1, std::memory_order_relaxed);
   while (!stopping_.load(std::memory_order_relaxed)) {
+    if (is_in_child()) [[unlikely]]
+      return {};  // of a fork in a handler, which has returned: this thread is all there is
     if (turn()) {
       idle_since_ = Instant::never();
     } else {
@@ -91,6 +98,7 @@ bool Worker::try_own() {
 }
 
 Worker::Claim Worker::try_claim() {
+  WEIR_CHECK(!is_in_child(), kForked);
   if (is_mine()) return Claim::mine;
   std::lock_guard lock(loan_mutex_);
   if (try_own()) {
@@ -104,6 +112,7 @@ Worker::Claim Worker::try_claim() {
 }
 
 bool Worker::try_borrow() {
+  if (is_in_child()) return false;
   std::lock_guard lock(loan_mutex_);
   if (!try_own()) return false;
   is_lent_.store(true, std::memory_order_relaxed);
@@ -117,6 +126,7 @@ bool Worker::try_give_back() {
 }
 
 void Worker::keep() {
+  if (is_in_child()) return;
   std::lock_guard lock(loan_mutex_);
   is_lent_.store(false, std::memory_order_relaxed);
 }
@@ -129,7 +139,7 @@ void Worker::give_up() {
 }
 
 void Worker::disown() {
-  if (!is_mine()) return;
+  if (!is_mine() || is_in_child()) return;
   run_commands();
   {
     std::lock_guard lock(loan_mutex_);
@@ -143,7 +153,7 @@ void Worker::disown() {
 
 void Worker::retire() {
   // With commands there is a seat that has yet to leave, and the owner is the one to see to it.
-  if (!has_commands()) owner_.store(nullptr, std::memory_order_release);
+  if (!is_in_child() && !has_commands()) owner_.store(nullptr, std::memory_order_release);
 }
 
 bool Worker::poll() {
@@ -178,7 +188,7 @@ bool Worker::turn() {
   WEIR_CHECK(thread_context.loops_entered == 0,
              "poll(), get() or run() was called inside a handler or continuation on the thread that turns the loop: "
              "await the call or use then() there");
-  ++thread_context.loops_entered;
+  thread_context.loops_entered = 1;
   thread_context.turning = this;
   is_turning_ = true;
   now_ = read_clock();
@@ -199,7 +209,7 @@ bool Worker::turn() {
 
   is_turning_ = false;
   thread_context.turning = nullptr;
-  --thread_context.loops_entered;
+  thread_context.loops_entered = 0;  // not one less: a child that was forked in here may have begun anew
   return is_busy;
 }
 

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/fork_guard.h"
 #include "base/time.h"
 #include "weir/config.h"
 #include "weir/event.h"
@@ -33,7 +34,9 @@ struct Hosted {
 };
 
 // Owns its poller, doorbell and thread, not its seats. The loop has one owner: the worker's own thread, or the first
-// application thread that turns it. Functions are for the owner unless they say otherwise.
+// application thread that turns it. Functions are for the owner unless they say otherwise. In a forked child there is
+// no thread and nothing is turned: what is asked of the worker there is refused or forgotten, without waiting for a
+// lock.
 class Worker {
  public:
   struct Options {
@@ -114,6 +117,11 @@ class Worker {
   // Any thread: the same, but does not wait.
   void post(std::function<void()> function);
 
+  // Any thread.
+  bool is_in_child() const { return fork_guard_.is_in_child(); }
+  // There: closes this process's copies of the descriptors.
+  void close_in_child() noexcept;
+
   const std::shared_ptr<Doorbell>& doorbell() const { return doorbell_; }
   Burst& burst() { return burst_; }
   std::uint32_t index() const { return options_.index; }
@@ -153,6 +161,7 @@ class Worker {
   void watch(Hosted& hosted);
 
   const Options options_;
+  const ForkGuard fork_guard_;
   sync::Atomic<const ThreadContext*> owner_{nullptr};
   std::shared_ptr<Doorbell> doorbell_;
   Poller poller_;

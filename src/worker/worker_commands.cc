@@ -17,6 +17,7 @@ void Worker::run_commands() {
       commands_.erase(commands_.begin());
     }
     command->run();
+    if (is_in_child()) return;
     if (command->is_posted) {
       delete command;
       continue;
@@ -33,6 +34,7 @@ bool Worker::has_commands() {
 }
 
 bool Worker::run_on_loop(const std::function<void()>& function, Instant until) {
+  if (is_in_child()) return false;
   if (is_mine()) {
     function();
     return true;
@@ -66,6 +68,7 @@ bool Worker::run_on_loop(const std::function<void()>& function, Instant until) {
 }
 
 bool Worker::try_on_loop(const std::function<void()>& function, Instant until) {
+  if (is_in_child()) return false;
   if (!has_thread() || is_mine()) return run_on_loop(function, until);
   Command command{function};
   std::unique_lock lock(commands_mutex_);
@@ -80,6 +83,7 @@ bool Worker::try_on_loop(const std::function<void()>& function, Instant until) {
 }
 
 void Worker::post(std::function<void()> function) {
+  if (is_in_child()) return;
   auto command = std::make_unique<Command>(Command{.run = std::move(function), .is_posted = true});
   {
     std::lock_guard lock(commands_mutex_);
@@ -90,6 +94,7 @@ void Worker::post(std::function<void()> function) {
 }
 
 bool Worker::run_in_stead(const std::function<void()>& function) {
+  if (is_in_child()) return false;
   std::lock_guard lock(loan_mutex_);
   if (!try_own()) return false;
   if (function) function();
