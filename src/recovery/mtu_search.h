@@ -23,7 +23,8 @@ class MtuSearch {
   static constexpr std::uint32_t kProbesPerSize = 3;
   static constexpr std::uint32_t kGranularity = 16;
   static constexpr std::uint32_t kBlackHoleLosses = 6;
-  static constexpr std::uint32_t kBlackHoleRounds = 3;  // so many times in a row, with small packets acknowledged between
+  static constexpr std::uint32_t kBlackHoleRounds =
+      3;  // so many times in a row, with small packets acknowledged between
   static constexpr Duration kBlackHoleHold = std::chrono::seconds{1};
 
   MtuSearch() : MtuSearch(Options{}) {}
