@@ -157,6 +157,7 @@ struct HandshakeFailed {
   std::string_view peer;
   Code code;
   std::string_view sentence;
+  std::uint64_t left_out = 0;  // failures to reach this peer since the last such event: there is one per second at most
 };
 struct Degraded {
   Meta meta;

@@ -28,7 +28,8 @@ struct Bounds {
   static constexpr Duration kLongestHelloRetry = std::chrono::milliseconds(500);
   static constexpr Duration kLongestRest = std::chrono::seconds(1);      // before an unreachable peer is tried again
   static constexpr Duration kCallRetry = std::chrono::milliseconds(20);  // a call that found its method not served
-  static constexpr Duration kScheduleIdle = std::chrono::seconds(1);     // then an idle path drops its key schedules
+  static constexpr Duration kHandshakeFailedInterval = std::chrono::seconds(1);  // between two such events of a peer
+  static constexpr Duration kScheduleIdle = std::chrono::seconds(1);  // then an idle path drops its key schedules
   static constexpr Duration kShortestBlockedRepeat = std::chrono::milliseconds(5);
   static constexpr Duration kLongestBlockedRepeat = std::chrono::milliseconds(200);
   static constexpr Duration kDrainedIdle = std::chrono::milliseconds(100);  // then a path that was replaced is closed

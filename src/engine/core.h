@@ -85,6 +85,7 @@ struct Core : Bounds {
   void on_first(MutableByteSpan datagram, const Address& from, std::uint8_t ecn, detail::Pin* buffer, Instant now);
   void confirm(Peer& peer, Path& path, const Keying& keying, const wire::HelloReply& reply, Instant now);
   void give_up_hello(Peer& peer, Code code, const char* sentence, Instant now);
+  void tell_handshake_failed(Peer& peer, Code code, std::string_view sentence, Instant now);
   void replace_path(Peer& peer, Path& with, const Keying& keying, const wire::HelloReply& reply, Instant now);
   // `mtu`: what its credential says of it.
   Path* make_path(const Address& remote, bool initiator, Instant now, std::uint32_t mtu = 0);
@@ -162,6 +163,8 @@ struct Core : Bounds {
   bool on_ack(Path& path, const wire::AckFrame& frame, Instant now);
   void after_loss_report(Path& path, const recovery::LossReport& report, Instant now);
   void on_loss_timer(Path& path, Instant now);
+  void repeat_oldest(Path& path, Instant now);
+  void on_room(Path& path, Instant now);
   void doubt_incarnation(Path& path, Instant now);
   void doubt_while_confirming(Path& path, Instant now);
 

@@ -90,7 +90,7 @@ void Core::on_first_sealed(Path& path, Instant now) {
 void Core::expire_path(Path& path, Instant now) {
   constexpr const char* kExpired = "the peer has not proven again who it is before its credential or certificate ended";
   if (Peer* peer = path.peer; peer != nullptr && !path.draining) {
-    events.emit(event::HandshakeFailed{{}, peer->name, Code::unauthenticated, kExpired});
+    tell_handshake_failed(*peer, Code::unauthenticated, kExpired, now);
     if (peer->credential.at(now) == nullptr) peer->credential.reset();
   }
   tell_health(path, event::PeerHealth::failed);
@@ -101,7 +101,7 @@ void Core::expire_path(Path& path, Instant now) {
 // There will be none. What is sent goes on while it can; what waits has waited in vain.
 void Core::refuse_credential(Peer& peer, Code code, std::string_view sentence, Instant now) {
   peer.wants_credential = peer.lost_path = false;
-  events.emit(event::HandshakeFailed{{}, peer.name, code, sentence});
+  tell_handshake_failed(peer, code, sentence, now);
   Path* path = path_of(peer);
   const bool is_final = code == Code::refused || code == Code::unauthenticated || code == Code::invalid_argument;
   if (path != nullptr && path->state == Path::State::hello && is_final) {  // its credential is no good any more

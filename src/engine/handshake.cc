@@ -138,11 +138,22 @@ void Core::give_up_hello(Peer& peer, Code code, const char* sentence, Instant no
   if (path != nullptr && path->state == Path::State::hello) paths.release(path);
   (only ? peer.path : peer.candidate) = kNoPath;
   peer.renewing = false;
-  events.emit(event::HandshakeFailed{{}, peer.name, code, sentence});
+  tell_handshake_failed(peer, code, sentence, now);
   if (!only) return;
   events.emit(event::PeerHealthChanged{{}, kNoPath, peer.name, event::PeerHealth::failed});
   fail_queued(peer, code, sentence, now);
   try_again_later(peer, now);
+}
+
+// While a port is closed every try fails at once: one event per second says so.
+void Core::tell_handshake_failed(Peer& peer, Code code, std::string_view sentence, Instant now) {
+  if (!peer.failure_told.is_never() && now - peer.failure_told < kHandshakeFailedInterval) {
+    ++peer.failures_untold;
+    ++events.counters.handshakes_failed;
+    return;
+  }
+  peer.failure_told = now;
+  events.emit(event::HandshakeFailed{{}, peer.name, code, sentence, std::exchange(peer.failures_untold, 0)});
 }
 
 void Core::on_hello_reply(ByteSpan datagram, const Address& from, Instant now) {

@@ -146,16 +146,33 @@ void Core::on_loss_timer(Path& path, Instant now) {
     events.emit(event::ProbeTimeout{{}, path.id, path.loss.pto_count()});
     path.probes_owed = 1;
     path.ping_owed = true;
-    // A probe best repeats what has waited longest; the original may still be acknowledged.
-    if (path.again.empty() && (path.large == nullptr || path.large->again.empty())) {
-      if (const recovery::SentPacket* oldest = path.loss.oldest_outstanding()) {
-        events.counters.bytes_retransmitted += oldest->frames_count != 0 ? oldest->bytes : 0;
-        LossVisitor{*this, path, now}.send_again(*oldest);
-      }
+    repeat_oldest(path, now);
+    // One that is heard has not restarted.
+    const Duration silent = now - std::max(path.last_received, path.waiting_since);
+    if (path.state == Path::State::open && path.loss.pto_count() >= kRestartSuspicion &&
+        silent >= kRestartSuspicion * path.loss.pto()) {
+      doubt_incarnation(path, now);
     }
-    if (path.state == Path::State::open && path.loss.pto_count() >= kRestartSuspicion) doubt_incarnation(path, now);
   }
   after_loss_report(path, report, now);
+}
+
+// A probe best repeats what has waited longest; the original may still be acknowledged.
+void Core::repeat_oldest(Path& path, Instant now) {
+  if (!path.again.empty() || (path.large != nullptr && !path.large->again.empty())) return;
+  const recovery::SentPacket* const oldest = path.loss.oldest_outstanding();
+  if (oldest == nullptr) return;
+  events.counters.bytes_retransmitted += oldest->frames_count != 0 ? oldest->bytes : 0;
+  LossVisitor{*this, path, now}.send_again(*oldest);
+}
+
+// The peer has room for all that was sent to it. It had none for what it did not acknowledge, and waits for that: the
+// probe timeout may be long by now.
+void Core::on_room(Path& path, Instant now) {
+  if (path.loss.pto_count() == 0 || path.loss.eliciting_in_flight() == 0) return;
+  path.probes_owed = 1;
+  repeat_oldest(path, now);
+  touch(path);
 }
 
 // Has the peer restarted? A second hello finds out.

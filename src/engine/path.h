@@ -223,9 +223,11 @@ struct Peer {
   std::array<std::byte, 32> random{};
   Instant hello_started{};
   std::uint32_t hellos_sent = 0;
-  bool has_forged_replies = false;  // or its secret is another one
-  std::uint32_t own_replies = 0;    // our own hello came back to us
-  std::uint8_t failures = 0;        // to reach it, in a row
+  bool has_forged_replies = false;          // or its secret is another one
+  std::uint32_t own_replies = 0;            // our own hello came back to us
+  std::uint8_t failures = 0;                // to reach it, in a row
+  Instant failure_told = Instant::never();  // the last HandshakeFailed event
+  std::uint64_t failures_untold = 0;        // since
   schedule::Timer timer;
 
   bool saying_hello() const { return timer.armed(); }

@@ -100,7 +100,6 @@ bool Core::open_sealed(Path& path, const wire::PacketHeader& header, MutableByte
     path.probing = false;
     tell_health(path, event::PeerHealth::healthy);
   }
-  path.loss.on_activity();
   if (ecn != 0) {
     path.received_any_ecn = true;
     if (ecn == static_cast<std::uint8_t>(recovery::EcnMark::ce)) {
@@ -190,7 +189,7 @@ Core::Verdict Core::on_frames(Path& path, ByteSpan frames, ByteSpan slice, bool&
       case wire::FrameType::credit:
         at = wire::decode_level(at, end, level, value);
         if (at == nullptr || level >= token::kLevels) return Verdict::violation;
-        path.credit[level].raise(value);
+        if (path.credit[level].raise(value)) on_room(path, now);
         ack_eliciting = true;
         break;
       case wire::FrameType::blocked: {

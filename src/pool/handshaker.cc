@@ -301,8 +301,16 @@ bool Handshaker::tell_news(Instant now) {
     }
   }
   while (const auto refusal = broker_->take_refusal()) {
-    const std::string from = refusal->from.to_string();
-    events_.emit(event::HandshakeFailed{{}, from, refusal->error.code(), refusal->error.message()});
+    Refused& last = refused_[AddressHash{}(refusal->from) % refused_.size()];
+    if (last.from == refusal->from && now - last.told < kRefusalInterval) {
+      ++last.left_out;
+      ++events_.counters.handshakes_failed;
+      continue;
+    }
+    const std::uint64_t left_out = last.from == refusal->from ? last.left_out : 0;
+    last = {.from = refusal->from, .told = now};
+    events_.emit(event::HandshakeFailed{
+        {}, refusal->from.to_string(), refusal->error.code(), refusal->error.message(), left_out});
   }
   return is_busy;
 }

@@ -3,7 +3,8 @@
 //
 // A packet is lost when one sent three or more later was acknowledged, or when one sent later was and 9/8 of
 // a round trip passed. If nothing is heard at all, a probe timeout asks the caller to send something; it declares
-// nothing lost. Timeouts double up to a cap, carry jitter, and start over when anything is received.
+// nothing lost. Timeouts double up to a cap, carry jitter, and start over when something new is acknowledged. (Not when
+// just anything is received: a receiver that has no room for a packet may say so, and every word would bring it again.)
 //
 // Two marks move over the ring of sent packets: everything below head_ is acknowledged or lost; what is between first()
 // and head_ is kept only to recognise late acknowledgements. Acknowledged packets remember how many below them are
@@ -110,9 +111,6 @@ class LossDetector {
   // To be called when deadline() has passed; harmless before.
   template <class Visitor>
   LossReport on_timeout(Instant now, Visitor&& visitor);
-
-  // An authenticated packet arrived: the path works, so the backoff starts over.
-  void on_activity() { pto_count_ = 0; }
 
   // The path or its keys are gone: everything outstanding is reported lost, without congestion.
   template <class Visitor>

@@ -130,7 +130,10 @@ TEST_F(LossDetectorTest, ProbesWithDoublingWaitsAndDeclaresNothingLost) {
     EXPECT_EQ(detector.pto_count(), i);
     EXPECT_GT(detector.deadline(), now) << "waiting must not spin even if nothing was sent";
   }
-  detector.on_activity();
+  send();
+  ack({{1, 1}});
+  EXPECT_EQ(detector.pto_count(), 0u) << "something new was acknowledged";
+  send();
   EXPECT_LE(detector.deadline() - now, detector.pto() * 9 / 8);
 }
 

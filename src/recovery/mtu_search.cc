@@ -92,15 +92,27 @@ void MtuSearch::fail_target(Instant now) {
 }
 
 void MtuSearch::on_packet_acked(std::uint64_t number, std::uint32_t size) {
-  if (size <= options_.base || number < newest_large_acked_) return;
+  if (size <= options_.base) {
+    newest_small_acked_ = std::max(newest_small_acked_, number + 1);
+    return;
+  }
+  if (number < newest_large_acked_) return;
   newest_large_acked_ = number + 1;
-  large_losses_ = 0;
+  large_losses_ = loss_rounds_ = 0;
 }
 
 bool MtuSearch::on_packet_lost(std::uint64_t number, std::uint32_t size, Instant now) {
-  if (size <= options_.base || number < newest_large_acked_ || current_ == options_.base) return false;
-  if (++large_losses_ < kBlackHoleLosses) return false;
-  large_losses_ = 0;
+  if (number < newest_large_acked_ || current_ == options_.base) return false;
+  if (size <= options_.base) {  // a full queue or socket drops packets of every size
+    large_losses_ = loss_rounds_ = 0;
+    return false;
+  }
+  if (loss_rounds_ == 0 || (number >= round_end_ && newest_small_acked_ > round_end_)) {
+    ++loss_rounds_;
+    round_end_ = newest_small_acked_;
+  }
+  if (++large_losses_ < kBlackHoleLosses || loss_rounds_ < kBlackHoleRounds) return false;
+  large_losses_ = loss_rounds_ = 0;
   current_ = options_.base;
   start(now);
   probe_at_ = now + kBlackHoleHold;

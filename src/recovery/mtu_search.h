@@ -23,6 +23,8 @@ class MtuSearch {
   static constexpr std::uint32_t kProbesPerSize = 3;
   static constexpr std::uint32_t kGranularity = 16;
   static constexpr std::uint32_t kBlackHoleLosses = 6;
+  static constexpr std::uint32_t kBlackHoleRounds =
+      3;  // so many times in a row, with small packets acknowledged between
   static constexpr Duration kBlackHoleHold = std::chrono::seconds{1};
 
   MtuSearch() : MtuSearch(Options{}) {}
@@ -49,7 +51,9 @@ class MtuSearch {
   }
 
   // Ordinary packets. Losses count towards a black hole only if no larger-than-base packet with a higher number was
-  // acknowledged, that is if only small packets pass. True: current() fell back to the base.
+  // acknowledged and no small packet was lost among them, that is if only small packets pass. A burst that overflows a
+  // queue or socket is one round of losses: large packets that are sent after it was acknowledged in part must be lost,
+  // too. True: current() fell back to the base.
   void on_packet_acked(std::uint64_t number, std::uint32_t size);
   bool on_packet_lost(std::uint64_t number, std::uint32_t size, Instant now);
 
@@ -71,7 +75,10 @@ class MtuSearch {
   bool bisecting_ = false;
   Instant probe_at_{};
   std::uint64_t newest_large_acked_ = 0;  // number + 1
+  std::uint64_t newest_small_acked_ = 0;  // the same
+  std::uint64_t round_end_ = 0;           // a loss of this number or a higher one begins a new round
   std::uint32_t large_losses_ = 0;
+  std::uint32_t loss_rounds_ = 0;
 };
 
 }  // namespace weir::recovery

@@ -125,6 +125,27 @@ TEST(MtuSearch, DoesNotTakeCongestionForABlackHole) {
   EXPECT_EQ(search.current(), 8'972U);
 }
 
+TEST(MtuSearch, DoesNotTakeAnOverflowingSocketForABlackHole) {
+  MtuSearch search;
+  run(search, 8'972, Instant{});
+  std::uint64_t number = 0;
+  for (int burst = 0; burst < 100; ++burst) {
+    // The end of a burst is lost; a probe that follows it, and then the rest once more, are not.
+    for (int i = 0; i < 20; ++i) {
+      EXPECT_FALSE(search.on_packet_lost(number++, 8'972, Instant{}));
+    }
+    search.on_packet_acked(number++, 100);
+    search.on_packet_acked(number++, 8'972);
+  }
+  for (int i = 0; i < 100; ++i) {  // small packets are lost among the large ones
+    EXPECT_FALSE(search.on_packet_lost(number++, 8'972, Instant{}));
+    EXPECT_FALSE(search.on_packet_lost(number++, 8'972, Instant{}));
+    EXPECT_FALSE(search.on_packet_lost(number++, 1'000, Instant{}));
+    search.on_packet_acked(number++, 100);
+  }
+  EXPECT_EQ(search.current(), 8'972U);
+}
+
 TEST(MtuSearch, BelievesAProbeThatWasAcknowledgedLate) {
   MtuSearch search;
   const auto size = search.next_probe(Instant{});

@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "schedule/priority_queue.h"
 #include "token/answer_room.h"
@@ -31,6 +32,7 @@ inline std::uint32_t request_cost(std::uint32_t bytes) { return bytes + kRequest
 struct CreditSender {
   std::uint64_t used = 0;
   std::uint64_t limit = 0;
+  std::uint64_t told = 0;                             // the highest limit that a `credit` frame named
   std::uint64_t told_blocked_at = ~std::uint64_t{0};  // the limit that a `blocked` frame was last sent for
   std::uint8_t told_priority = 0;                     // and the priority in it
 
@@ -41,8 +43,11 @@ struct CreditSender {
     told_priority = priority;
   }
   bool may_send(std::uint64_t cost) const { return used + cost <= limit; }
-  void raise(std::uint64_t to) {
+  // True: the receiver has room for more of what was sent already, on the word of what a cold sender was told.
+  bool raise(std::uint64_t to) {
     if (to > limit) limit = to;
+    if (to <= told) return false;
+    return std::exchange(told, to) != 0 || to >= used;
   }
 };
 
