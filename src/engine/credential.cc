@@ -181,8 +181,7 @@ void Core::on_unknown_secret(ByteSpan datagram, const Address& from, Instant now
               .subspan(path->first_prefix->size() - wire::kTagBytes - wire::kNonceBytes, wire::kNonceBytes));
   if ((!is_to_first && !crypto::equal_in_constant_time(echo, ByteSpan(peer.random).first(echo.size()))) ||
       !is_tag_of(confirming ? path->reset_key : peer.credential->reset_key, kUnknownSecret | unknown->to_path,
-                 telling_context(*unknown),
-                 datagram.data() + datagram.size() - wire::kTagBytes)) {
+                 telling_context(*unknown), datagram.data() + datagram.size() - wire::kTagBytes)) {
     return reject(event::Rejection::bad_hello, datagram.size());
   }
   if (is_newest) want_credential(peer, true, Hurry::heard_from);

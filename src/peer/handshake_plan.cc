@@ -94,9 +94,9 @@ void HandshakePlan::touch(const Address& address, Instant now) {
 
 bool HandshakePlan::suspect(const Address& address, Instant now) {
   Entry* entry = find(address);
-  bool follows = entry == nullptr || (entry->state == State::idle && entry->again_at <= now &&
-                                      entry->suspicions_paid <= now + (options_.suspicion_burst - 1) *
-                                                                          options_.suspicion_interval);
+  bool follows = entry == nullptr ||
+                 (entry->state == State::idle && entry->again_at <= now &&
+                  entry->suspicions_paid <= now + (options_.suspicion_burst - 1) * options_.suspicion_interval);
   if (follows) {
     entry = use(address, now);
     follows = entry != nullptr && enqueue(address, *entry, now);

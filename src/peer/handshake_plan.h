@@ -98,7 +98,7 @@ class HandshakePlan {
     Instant queued_at;
     Instant again_at = kLongAgo;  // no earlier start
     Instant renew_at = Instant::never();
-    Instant suspicions_paid = kLongAgo;  // each one that is followed moves this on by an interval
+    Instant suspicions_paid = kLongAgo;   // each one that is followed moves this on by an interval
     Instant deadline = Instant::never();  // its place in deadlines_
     std::list<Address>::iterator recency;
   };
