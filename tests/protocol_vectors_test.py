@@ -122,10 +122,11 @@ expect("`range_ack`", struct.pack("<BBQQQ", 23, 1, some, region, 3000000))
 path_reset = expect("reset key of the responder's path", prf(signer, 2**32 + responder_path, address))
 credential = counting(0xB0, 16)
 credential_reset = expect("reset key of the credential", prf(signer, 2 * 2**32, credential))
-unknown = struct.pack("<BBI", 6, 1, initiator_path) + initiator_random[:16] + credential
+teller = struct.pack("<HH", *ports["responder"])
+unknown = struct.pack("<BBI", 6, 1, initiator_path) + teller + initiator_random[:16] + credential
 expect(
     "UNKNOWN_SECRET in answer to the hello",
-    unknown + prf(credential_reset, 2**32 + initiator_path, initiator_random[:16]),
+    unknown + prf(credential_reset, 2**32 + initiator_path, initiator_random[:16] + teller),
 )
 
 # ---- the conversation ----

@@ -14,6 +14,16 @@ namespace weir::engine {
 namespace {
 // Tells the tags of unknown_secret from those of unknown_path; the low half is the path's number.
 constexpr std::uint64_t kUnknownSecret = std::uint64_t{1} << 32;
+
+// What the tag of an unknown_secret covers besides: what it answers, and who says so.
+crypto::Prf::Context telling_context(const wire::UnknownSecret& unknown) {
+  crypto::Prf::Context out{};
+  static_assert(sizeof out == sizeof unknown.echo + 4);
+  std::ranges::copy(unknown.echo, out.begin());
+  store<std::uint16_t>(out.data() + unknown.echo.size(), unknown.worker);
+  store<std::uint16_t>(out.data() + unknown.echo.size() + 2, unknown.port);
+  return out;
+}
 }  // namespace
 
 crypto::Prf::Context address_bytes(const Address& address) {
@@ -140,12 +150,13 @@ bool Core::is_tag_of(const crypto::KeyBytes* reset_key, std::uint64_t sequence, 
 
 void Core::answer_unknown_secret(std::uint32_t to_path, ByteSpan echo, const CredentialId& credential,
                                  const Address& to) {
-  wire::UnknownSecret unknown{.to_path = to_path, .credential = credential};
+  wire::UnknownSecret unknown{
+      .to_path = to_path, .worker = config.worker, .port = config.port, .credential = credential};
   std::copy_n(echo.begin(), std::min(echo.size(), unknown.echo.size()), unknown.echo.begin());
   std::byte datagram[wire::kUnknownSecretBytes];
   const std::size_t bytes = wire::encode(unknown, datagram);
   crypto::KeyBytes key = crypto::credential_reset_key(*signer, credential);
-  const auto tag = crypto::reset_tag(*reset_prf, key, kUnknownSecret | unknown.to_path, unknown.echo);
+  const auto tag = crypto::reset_tag(*reset_prf, key, kUnknownSecret | unknown.to_path, telling_context(unknown));
   crypto::wipe(key);
   std::copy(tag.begin(), tag.end(), datagram + bytes);
   send_plain(to, datagram);
@@ -175,16 +186,17 @@ void Core::on_unknown_secret(ByteSpan datagram, const Address& from, Instant now
           ByteSpan(*path->first_prefix)
               .subspan(path->first_prefix->size() - wire::kTagBytes - wire::kNonceBytes, wire::kNonceBytes));
   if ((!is_to_first && !crypto::equal_in_constant_time(echo, ByteSpan(peer.random).first(echo.size()))) ||
-      !is_tag_of(confirming ? path->known_reset_key() : &known->reset_key, kUnknownSecret | unknown->to_path, echo,
-                 datagram.data() + datagram.size() - wire::kTagBytes)) {
+      !is_tag_of(confirming ? path->known_reset_key() : &known->reset_key, kUnknownSecret | unknown->to_path,
+                 telling_context(*unknown), datagram.data() + datagram.size() - wire::kTagBytes)) {
     return reject(event::Rejection::bad_hello, datagram.size());
   }
   if (is_newest) want_credential(peer, true, Hurry::heard_from);
-  // Said by the very process that would have made the path: nothing of it has run, and nothing can, as the credential
-  // is gone. Another one cannot know what became of it.
+  // Said by the very worker that would have made the path: nothing of it has run, and nothing can, as the credential is
+  // gone. Another process, or another worker of the same one, cannot know what became of it.
   static_assert(sizeof unknown->echo == wire::kNonceBytes + kTellingBytes);
   const ByteSpan teller = echo.subspan(wire::kNonceBytes);
-  if (is_to_first && std::ranges::equal(teller, ByteSpan(path->remote_incarnation).first(teller.size()))) {
+  if (is_to_first && std::ranges::equal(teller, ByteSpan(path->remote_incarnation).first(teller.size())) &&
+      unknown->worker == path->keys.remote_worker() && unknown->port == path->keys.remote_port()) {
     end_path(*path, Code::peer_failed, "the peer forgot the credential", true, now, 0);
   }
 }

@@ -30,6 +30,9 @@ class PathKeys {
   // `sends` and `receives` name the two directions; their key ids are ignored.
   void install(crypto::Aead& aead, const crypto::Secret& path, crypto::KeyNames sends, crypto::KeyNames receives);
   bool installed() const { return aead_ != nullptr; }
+  // The other side, as it introduced itself.
+  std::uint16_t remote_worker() const { return receives_.sender_worker; }
+  std::uint16_t remote_port() const { return receives_.sender_port; }
 
   std::uint32_t send_id() const { return send_id_; }
   crypto::AeadKey& send_key();

@@ -382,14 +382,18 @@ TEST(DocumentedVectors, ResetKeysAndTheirAnswersAreThoseOfThePage) {
   page.expect("order (K-3) of the shared secret", order);
 
   std::byte unknown[wire::kUnknownSecretBytes];
-  const std::size_t bytes = wire::encode(
-      wire::UnknownSecret{.to_path = kInitiatorPath, .echo = counting_from<16>(0x40), .credential = credential},
-      unknown);
+  const std::size_t bytes = wire::encode(wire::UnknownSecret{.to_path = kInitiatorPath,
+                                                             .worker = 2,
+                                                             .port = 4433,
+                                                             .echo = counting_from<16>(0x40),
+                                                             .credential = credential},
+                                         unknown);
+  const std::array<std::byte, 4> who{std::byte{2}, std::byte{0}, std::byte{0x51}, std::byte{0x11}};
   constexpr std::uint64_t kUnknownSecret = std::uint64_t{1} << 32;
   page.expect(
       "UNKNOWN_SECRET in answer to the hello",
-      joined(std::span(unknown).first(bytes),
-             crypto::reset_tag(scratch, of_credential, kUnknownSecret | kInitiatorPath, counting_from<16>(0x40))));
+      joined(std::span(unknown).first(bytes), crypto::reset_tag(scratch, of_credential, kUnknownSecret | kInitiatorPath,
+                                                                joined(counting_from<16>(0x40), who))));
   page.expect("UNKNOWN_PATH in answer to the opening", Conversation{}.unknown_path);
 }
 

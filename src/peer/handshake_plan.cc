@@ -103,11 +103,12 @@ bool HandshakePlan::suspect(const Address& address, Instant now) {
   }
   bool follows = entry == nullptr ||
                  (entry->state == State::idle && entry->again_at <= now &&
-                  (has_failed || now - entry->suspected_at >= options_.suspicion_interval));
+                  (has_failed || entry->suspicions_paid <=
+                                     now + (options_.suspicion_burst - 1) * options_.suspicion_interval));
   if (follows) {
     entry = use(address, now);
     follows = entry != nullptr && enqueue(address, *entry, now);
-    if (follows) entry->suspected_at = now;
+    if (follows) entry->suspicions_paid = std::max(entry->suspicions_paid, now) + options_.suspicion_interval;
     if (entry != nullptr) reschedule(address, *entry);
   }
   ++(follows ? stats_.suspicions_followed : stats_.suspicions_dropped);

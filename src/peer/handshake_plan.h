@@ -37,6 +37,8 @@ class HandshakePlan {
     Duration period = std::chrono::hours{1};                     // a credential is renewed within it
     Duration idle = std::chrono::minutes{30};                    // not used for so long: neither renewed nor remembered
     Duration shortest_renewal = std::chrono::milliseconds{500};  // between two handshakes, however soon the end is
+    // A word that a credential is forgotten leads to a handshake so often at once, and then once in each interval.
+    std::uint32_t suspicion_burst = 4;
     Duration suspicion_interval = std::chrono::seconds{1};
     std::uint64_t host_random = 0;  // differs per host and start
   };
@@ -66,7 +68,7 @@ class HandshakePlan {
   // Somebody uses the credential of this address: it will be renewed. Unknown addresses are ignored.
   void touch(const Address& address, Instant now);
   // The peer says that it no longer knows our credential. True: a handshake is queued. False: one is coming anyway, or
-  // the last such word was less than the interval ago.
+  // such words have come more often than the options allow.
   bool suspect(const Address& address, Instant now);
 
   // The peer, which could not be reached lately, has shown that it is there: it need not wait. False: it was reached.
@@ -99,7 +101,7 @@ class HandshakePlan {
     Instant queued_at;
     Instant again_at = kLongAgo;  // no earlier start
     Instant renew_at = Instant::never();
-    Instant suspected_at = kLongAgo;
+    Instant suspicions_paid = kLongAgo;   // each one that is followed moves this on by an interval
     Instant deadline = Instant::never();  // its place in deadlines_
     std::list<Address>::iterator recency;
   };

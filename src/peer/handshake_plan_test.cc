@@ -206,7 +206,7 @@ TEST(HandshakePlan, AHandshakeThatThePeerBeganTakesTheTurn) {
   EXPECT_EQ(plan.running(), 0u);
 }
 
-TEST(HandshakePlan, FollowsOneSuspicionPerAddressAndSecond) {
+TEST(HandshakePlan, FollowsFourSuspicionsOfAnAddressAndThenOnePerSecond) {
   HandshakePlan plan({});
   plan.on_renewed(peer(1), Instant::never(), kStart);
   int started = 0;
@@ -218,10 +218,21 @@ TEST(HandshakePlan, FollowsOneSuspicionPerAddressAndSecond) {
       plan.on_success(address, Instant::never(), now);
     }
   }
-  EXPECT_EQ(started, 10);
-  EXPECT_EQ(plan.stats().suspicions_followed, 10u);
-  EXPECT_EQ(plan.stats().suspicions_dropped, 9'990u);
+  EXPECT_EQ(started, 13);
+  EXPECT_EQ(plan.stats().suspicions_followed, 13u);
+  EXPECT_EQ(plan.stats().suspicions_dropped, 9'987u);
   EXPECT_TRUE(plan.suspect(peer(2), kStart)) << "another address has its own second";
+}
+
+// A process that dies at once after each of its starts, as one does whose first request makes it crash.
+TEST(HandshakePlan, APeerThatRestartsTwiceWithinASecondCostsAHandshakeEachTime) {
+  HandshakePlan plan({});
+  plan.on_renewed(peer(1), kStart);
+  for (const Duration when : {0ms, 20ms, 40ms}) {
+    EXPECT_TRUE(plan.suspect(peer(1), kStart + when));
+    ASSERT_EQ(start_all(plan, kStart + when).size(), 1u) << "at " << when.count() << " ns";
+    plan.on_success(peer(1), kStart + when);
+  }
 }
 
 TEST(HandshakePlan, OutcomesThatNobodyWaitsForChangeNothing) {
@@ -258,6 +269,7 @@ TEST(HandshakePlan, KeepsItsLimitsUnderRandomLoad) {
                                          .max_addresses = 26 + random.below(40),
                                          .period = 100s,
                                          .idle = 60s,
+                                         .suspicion_burst = 1,
                                          .host_random = random.next()};
     HandshakePlan plan(options);
     std::set<Address> running;

@@ -184,6 +184,8 @@ std::size_t encode(const UnknownSecret& unknown, std::byte* to) {
   writer.put(kUnknownSecretByte);
   writer.put<std::uint8_t>(kVersion);
   writer.put<std::uint32_t>(unknown.to_path);
+  writer.put<std::uint16_t>(unknown.worker);
+  writer.put<std::uint16_t>(unknown.port);
   writer.put_bytes(unknown.echo);
   writer.put_bytes(unknown.credential);
   return writer.written();
@@ -196,6 +198,8 @@ std::optional<UnknownSecret> decode_unknown_secret(ByteSpan datagram) {
   if (reader.take<std::uint8_t>() != kVersion) return std::nullopt;
   UnknownSecret out;
   out.to_path = reader.take<std::uint32_t>();
+  out.worker = reader.take<std::uint16_t>();
+  out.port = reader.take<std::uint16_t>();
   out.echo = reader.take_array<16>();
   out.credential = reader.take_array<kCredentialBytes>();
   return out;

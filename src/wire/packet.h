@@ -142,11 +142,13 @@ inline constexpr std::byte kUnknownPathByte{0x07};
 
 // To a hello or first packet: no such credential here.
 struct UnknownSecret {
-  std::uint32_t to_path = 0;         // the initiator's
+  std::uint32_t to_path = 0;  // the initiator's
+  std::uint16_t worker = 0;   // who answers: as in an introduction
+  std::uint16_t port = 0;
   std::array<std::byte, 16> echo{};  // of a hello: half of its random; of a first packet: nonce, 4 bytes of who answers
   CredentialId credential{};
 };
-inline constexpr std::size_t kUnknownSecretBytes = 2 + 4 + 16 + kCredentialBytes + kTagBytes;
+inline constexpr std::size_t kUnknownSecretBytes = 2 + 4 + 2 + 2 + 16 + kCredentialBytes + kTagBytes;
 
 // To a sealed packet: no such path here. Smaller than the smallest packet that can provoke it.
 struct UnknownPath {

@@ -118,7 +118,7 @@ TEST(Hello, OfAnotherKindIsNotOne) {
 }
 
 TEST(UnknownSecret, SurvivesARoundTripAndNoOtherLength) {
-  UnknownSecret unknown{.to_path = kMax32 - 1, .credential = credential(5)};
+  UnknownSecret unknown{.to_path = kMax32 - 1, .worker = 0xfffe, .port = 0x1234, .credential = credential(5)};
   unknown.echo.fill(std::byte{0x77});
   Bytes bytes(kUnknownSecretBytes + 1);
   ASSERT_EQ(encode(unknown, bytes.data()), kUnknownSecretBytes - kTagBytes);
