@@ -101,9 +101,8 @@ bool HandshakePlan::suspect(const Address& address, Instant now) {
     entry->wanted = true;
     reschedule(address, *entry);
   }
-  bool follows = entry == nullptr ||
-                 (entry->state == State::idle && entry->again_at <= now &&
-                  (has_failed || now - entry->suspected_at >= options_.suspicion_interval));
+  bool follows = entry == nullptr || (entry->state == State::idle && entry->again_at <= now &&
+                                      (has_failed || now - entry->suspected_at >= options_.suspicion_interval));
   if (follows) {
     entry = use(address, now);
     follows = entry != nullptr && enqueue(address, *entry, now);
