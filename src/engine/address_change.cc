@@ -4,8 +4,8 @@
 //
 // Somebody who copies a packet and sends the copy from an address of his own looks the same at first. He cannot answer
 // the challenge from there: the initiator answers whatever reaches it, but from its own address. Should he relay the
-// answer, too, and be quicker than the original, the initiator's own packets from the old address still end the attempt,
-// and a challenge to the old address makes sure that there are some.
+// answer, too, and be quicker than the original, the initiator's own packets from the old address still end the
+// attempt, and a challenge to the old address makes sure that there are some.
 #include "engine/address_change.h"
 
 #include <algorithm>

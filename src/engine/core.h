@@ -376,8 +376,7 @@ struct Core : Bounds {
   static bool has_something(const Path& path) {
     return !path.again.empty() || !path.replies.empty() || path.partial != nullptr || path.ping_owed ||
            path.announce_path || path.probe_response_owed || path.probe_wanted || path.credit_levels_owed != 0 ||
-           path.responses_owed != 0 ||
-           (path.peer != nullptr && path.peer->path == path.id && path.peer->has_queued());
+           path.responses_owed != 0 || (path.peer != nullptr && path.peer->path == path.id && path.peer->has_queued());
   }
   void pack_path(Path& path, std::vector<Train>& out, Instant now);
   // Whether what is more urgent than the least urgent of these levels, a bit each, may come while a long train is sent.

@@ -69,7 +69,7 @@ class IdentitySource {
   // Whether it may not even be called: its certificate was revoked.
   bool denies(const Names& names) const;
 
-  // Keys of resets are derived from it. From the signer file, otherwise random.
+  // Keys of resets are derived from it. From the signer file, otherwise from the private key.
   const crypto::Secret& signer() const { return signer_; }
   const std::string& key_log_path() const { return description_->key_log; }
 

@@ -7,9 +7,8 @@
 // A wake costs the waker a system call (15 us when the worker is on another core), so it is made for sleepers only.
 #pragma once
 
-#include "base/sync.h"
-
 #include "base/fork_guard.h"
+#include "base/sync.h"
 
 namespace weir::worker {
 
