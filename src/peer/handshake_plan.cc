@@ -101,15 +101,10 @@ bool HandshakePlan::suspect(const Address& address, Instant now) {
     entry->wanted = true;
     reschedule(address, *entry);
   }
-<<<<<<< HEAD
   bool follows =
       entry == nullptr ||
       (entry->state == State::idle && entry->again_at <= now &&
        (has_failed || entry->suspicions_paid <= now + (options_.suspicion_burst - 1) * options_.suspicion_interval));
-=======
-  bool follows = entry == nullptr || (entry->state == State::idle && entry->again_at <= now &&
-                                      (has_failed || now - entry->suspected_at >= options_.suspicion_interval));
->>>>>>> wa
   if (follows) {
     entry = use(address, now);
     follows = entry != nullptr && enqueue(address, *entry, now);
