@@ -81,13 +81,13 @@ struct Timeouts {
   std::chrono::nanoseconds silence =
       std::chrono::seconds(3);  // a peer silent for this long with calls outstanding has failed
   std::chrono::nanoseconds keepalive = std::chrono::milliseconds(750);  // a caller that waits for replies and neither
-                                                                       // sends nor hears anything sends a packet this
-                                                                       // often, or every quarter of `silence` if that
-                                                                       // is sooner
-  std::chrono::nanoseconds connect = std::chrono::seconds(3);    // a peer that never answered at all has failed
-  std::chrono::nanoseconds idle_peer = std::chrono::minutes(5);  // an unused path is forgotten
-  std::chrono::nanoseconds handshake = std::chrono::seconds(5);  // of identities; then it has failed
-  std::chrono::nanoseconds credential = std::chrono::hours(1);   // peers in use prove who they are again within this
+                                                                        // sends nor hears anything sends a packet this
+                                                                        // often, or every quarter of `silence` if that
+                                                                        // is sooner
+  std::chrono::nanoseconds connect = std::chrono::seconds(3);           // a peer that never answered at all has failed
+  std::chrono::nanoseconds idle_peer = std::chrono::minutes(5);         // an unused path is forgotten
+  std::chrono::nanoseconds handshake = std::chrono::seconds(5);         // of identities; then it has failed
+  std::chrono::nanoseconds credential = std::chrono::hours(1);  // peers in use prove who they are again within this
 };
 
 // Every member has an initialiser of its own, also an empty one, or compilers would warn of each that `{.listen = ...}`

@@ -171,8 +171,9 @@ struct WorkerStalled {
 }  // namespace event
 
 // Totals of one worker since it started. Counted from its events: calls_failed, packets_lost, packets_rejected,
-// probe_timeouts, key_rotations, addresses_changed, handshakes_failed, credit_blocked, degradations, regions_*, writes_refused and
-// records_forged. The others have no events; what the handshake thread and the system tell has no counter.
+// probe_timeouts, key_rotations, addresses_changed, handshakes_failed, credit_blocked, degradations, regions_*,
+// writes_refused and records_forged. The others have no events; what the handshake thread and the system tell has no
+// counter.
 struct Counters {
   std::uint64_t calls_started = 0, calls_completed = 0, calls_failed = 0;
   std::uint64_t requests_received = 0, requests_dispatched = 0, requests_duplicate = 0, replies_sent = 0;
@@ -182,9 +183,9 @@ struct Counters {
   std::uint64_t payload_bytes_sent = 0,
                 payload_bytes_received = 0;  // headers and bodies of messages, first sending only
   std::uint64_t frames_retransmitted = 0, probe_timeouts = 0, ecn_marks = 0, key_rotations = 0;
-  std::uint64_t addresses_changed = 0;     // of callers
-  std::uint64_t datagrams_forwarded = 0,   // to another worker at the same port, whose path they name
-      forwards_dropped = 0;                // because that worker had no room, or there were too many
+  std::uint64_t addresses_changed = 0;    // of callers
+  std::uint64_t datagrams_forwarded = 0,  // to another worker at the same port, whose path they name
+      forwards_dropped = 0;               // because that worker had no room, or there were too many
   std::uint64_t handshakes_started = 0, handshakes_completed = 0, handshakes_failed = 0;
   std::uint64_t credit_blocked = 0, flow_resets_sent = 0, degradations = 0;
   std::uint64_t large_messages_received = 0, tokens_used = 0;  // tokens: large messages that went without asking first

@@ -34,8 +34,8 @@ struct Bounds {
   static constexpr Duration kLongestBlockedRepeat = std::chrono::milliseconds(200);
   static constexpr Duration kDrainedIdle = std::chrono::milliseconds(100);  // then a path that was replaced is closed
   static constexpr std::uint32_t kUnknownPathsPerMillisecond = 16;          // answered at most
-  static constexpr std::uint32_t kMaxHellosPerCredential = 3;  // to an address that has not answered (identity mode)
-  static constexpr std::size_t kTellingBytes = 4;              // of an incarnation, in answers to `first` packets
+  static constexpr std::uint32_t kMaxHellosPerCredential = 3;   // to an address that has not answered (identity mode)
+  static constexpr std::size_t kTellingBytes = 4;               // of an incarnation, in answers to `first` packets
   static constexpr std::uint32_t kForwardsPerMillisecond = 64;  // datagrams handed to other engines at the same port
   // ---- addresses that change ----
   static constexpr Duration kAddressChangeInterval = std::chrono::milliseconds(10);  // between attempts on one path
@@ -44,8 +44,8 @@ struct Bounds {
   static constexpr std::uint64_t kAmplification = 3;  // bytes for each byte that came from an address not validated
   static constexpr std::size_t kChallengePacketBytes = 8 + 9 + 16;  // header, frame, tag
 
-  static constexpr int kDeafSilences = 4;                      // so long may a peer that is heard acknowledge nothing
-  static constexpr std::uint32_t kRestartSuspicion = 2;        // probe timeouts in a row before a second hello
+  static constexpr int kDeafSilences = 4;                // so long may a peer that is heard acknowledge nothing
+  static constexpr std::uint32_t kRestartSuspicion = 2;  // probe timeouts in a row before a second hello
 
   // A socket is promised half of what the kernel really gave it, as far as the least that everybody must have allows: a
   // quarter to inline messages, another to large ones.

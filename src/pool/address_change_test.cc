@@ -1,6 +1,7 @@
 // Callers behind a NAT that gives them another port while they call, over real sockets: a relay on loopback stands in
 // for the NAT. The server's workers share one port, so the kernel gives the packets of the new port to any of them.
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -15,8 +16,6 @@
 #include <thread>
 #include <utility>
 #include <vector>
-
-#include <netinet/in.h>
 
 #include "pool/pool_testing.h"
 
@@ -85,8 +84,7 @@ class Nat {
       sockaddr_in from{};
       socklen_t size = sizeof from;
       for (int i = 0; i < 256; ++i) {
-        const ssize_t got =
-            recvfrom(inside_, bytes.data(), bytes.size(), 0, reinterpret_cast<sockaddr*>(&from), &size);
+        const ssize_t got = recvfrom(inside_, bytes.data(), bytes.size(), 0, reinterpret_cast<sockaddr*>(&from), &size);
         if (got < 0) break;
         sendto(outside_of(from), bytes.data(), static_cast<std::size_t>(got), 0,
                reinterpret_cast<const sockaddr*>(&server_), sizeof server_);

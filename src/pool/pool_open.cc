@@ -111,8 +111,8 @@ Result<void> PoolState::open_with_secret(Address bind) {
   return {};
 }
 
-// Every socket is bound before any of them is read: a caller whose hello and FIRST packet reach different sockets, since
-// there was another one meanwhile, is served all the same, but costs a copy for each of its packets.
+// Every socket is bound before any of them is read: a caller whose hello and FIRST packet reach different sockets,
+// since there was another one meanwhile, is served all the same, but costs a copy for each of its packets.
 Result<void> PoolState::open_shared_posts(Address& bind, engine::EngineConfig engine) {
   std::vector<OpenedLink> links;
   for (std::size_t i = 0; i < crew_->size(); ++i) {

@@ -185,7 +185,7 @@ class Post final : public worker::SeatHost, public std::enable_shared_from_this<
   Openings openings_;
   const std::shared_ptr<Handshaker> handshaker_;
   const std::shared_ptr<Forwarding> forwarding_;
-  worker::ForwardRing* const forwarded_;  // to this post; null: nobody shares its port
+  worker::ForwardRing* const forwarded_;   // to this post; null: nobody shares its port
   std::vector<const std::string*> shown_;  // names for errors, by the engine's number; the gate's
   std::vector<PeerEntry*> peers_;          // by the engine's number; identity mode
   std::vector<std::unique_ptr<MethodEntry>> methods_;
