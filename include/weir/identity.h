@@ -45,10 +45,10 @@ class Identity {
   // that it may still be running, so it must own what it uses.
   Identity authorise(std::function<bool(std::string_view name)> may_call_us) const;
 
-  // Keeps the secret that lets peers trust a restarted pool's word that it forgot them. 32 bytes, made if missing. Without
-  // a file the secret comes from the private key, so that only a restart with another key is noticed late. With fixed
-  // ports (Config::data_port) peers notice a restart within a round trip; otherwise when probes go unanswered or the port
-  // turns out to be closed.
+  // Keeps the secret that lets peers trust a restarted pool's word that it forgot them. 32 bytes, made if missing.
+  // Without a file the secret comes from the private key, so that only a restart with another key is noticed late. With
+  // fixed ports (Config::data_port) peers notice a restart within a round trip; otherwise when probes go unanswered or
+  // the port turns out to be closed.
   Identity signer_file(std::string path) const;
   // Appends TLS secrets to this file, for tools that decrypt captured packets. Whoever reads it can read all traffic.
   Identity key_log(std::string path) const;

@@ -9,7 +9,7 @@
 #include "engine/address_change.h"
 
 #include <algorithm>
-#include <cstring>
+#include <utility>
 
 #include "engine/core.h"
 
@@ -18,30 +18,49 @@ namespace weir::engine {
 // An authenticated packet on a path whose address may be changing, or one that came from another address.
 void Core::on_source(Path& path, std::uint64_t number, std::size_t bytes, bool is_newest, Instant now) {
   const Address& from = *opened.from;
-  AddressChange* const change = path.change.get();
+  AddressChange* const change = change_of(path);
   if (from == path.remote) {
-    if (number > change->since) path.change.reset();  // what was sent later comes from here: nothing has changed
+    if (!change->is_resting && number > change->since) change->rest();  // what was sent later comes from here
     return;
   }
-  if (change != nullptr && from == change->to) {
+  if (change != nullptr && !change->is_resting && from == change->to) {
     change->received_bytes += bytes;
     return;
   }
   // One that was overtaken may have been sent before the address changed, or be an old one that was held back.
-  if (!is_newest || now < path.next_change) return;
-  path.next_change = now + kAddressChangeInterval;
+  if (!is_newest || (change != nullptr && now < change->rest_until)) return;
   std::array<std::byte, sizeof(std::uint64_t)> drawn;
   entropy.fill(drawn);
-  path.change = std::make_unique<AddressChange>(AddressChange{.to = from,
-                                                              .since = number,
-                                                              .challenge = load<std::uint64_t>(drawn.data()),
-                                                              .received_bytes = bytes,
-                                                              .quiet_until = now + path.loss.pto()});
+  path.is_changing = true;
+  changes[path.id] = {.to = from,
+                      .since = number,
+                      .challenge = load<std::uint64_t>(drawn.data()),
+                      .received_bytes = bytes,
+                      .quiet_until = now + path.loss.pto(),
+                      .rest_until = now + kAddressChangeInterval};
   challenge_addresses(path, now);
 }
 
+// Whether a packet that was seen before shows, if it verifies, that the old address is still in use.
+bool Core::is_witness(const Path& path, std::uint64_t number, const Address& from) {
+  const AddressChange& change = changes.at(path.id);
+  return !change.is_resting && from == path.remote && number >= change.since;
+}
+
+// Of more challenges than it remembers, the newest ones are answered.
+void Core::owe_response(Path& path, std::uint64_t challenge) {
+  auto& owed = challenges[path.id];
+  owed[1] = std::exchange(owed[0], challenge);
+  if (path.responses_owed < owed.size()) ++path.responses_owed;
+}
+
+void Core::forget_change(Path& path) {
+  if (std::exchange(path.is_changing, false)) changes.erase(path.id);
+  if (std::exchange(path.responses_owed, std::uint8_t{0}) != 0) challenges.erase(path.id);
+}
+
 void Core::challenge_addresses(Path& path, Instant now) {
-  AddressChange& change = *path.change;
+  AddressChange& change = changes.at(path.id);
   if (change.sent_bytes + kChallengePacketBytes <= kAmplification * change.received_bytes) {
     change.sent_bytes += kChallengePacketBytes;
     send_challenge(path, change.to, change.challenge, now);
@@ -65,23 +84,32 @@ void Core::send_challenge(Path& path, const Address& to, std::uint64_t value, In
 }
 
 void Core::on_path_response(Path& path, std::uint64_t value, Instant now) {
-  AddressChange* const change = path.change.get();
-  if (change == nullptr || *opened.from != change->to || value != change->challenge) return;
+  AddressChange* const change = change_of(path);
+  if (change == nullptr || change->is_resting || *opened.from != change->to || value != change->challenge) return;
   change->is_answered = true;
   change->next = change->quiet_until;
   if (change->next <= now) move_path(path, now);
 }
 
 void Core::on_change_timer(Path& path, Instant now) {
-  AddressChange& change = *path.change;
-  if (change.is_answered) return move_path(path, now);
-  // Whoever is there after all sends another packet, and another attempt begins.
-  if (change.challenges >= kMaxChallenges) return path.change.reset();
-  challenge_addresses(path, now);
+  AddressChange& change = changes.at(path.id);
+  if (change.next > now) return;
+  if (change.is_resting) {
+    path.is_changing = false;
+    changes.erase(path.id);
+  } else if (change.is_answered) {
+    move_path(path, now);
+  } else if (change.challenges >= kMaxChallenges) {
+    change.rest();  // whoever is there after all sends another packet, and another attempt begins
+  } else {
+    challenge_addresses(path, now);
+  }
 }
 
 void Core::move_path(Path& path, Instant now) {
-  const std::unique_ptr<AddressChange> change = std::move(path.change);
+  AddressChange& attempt = changes.at(path.id);
+  attempt.rest();
+  const AddressChange* const change = &attempt;
   const bool is_other_host = change->to.ip != path.remote.ip || change->to.scope != path.remote.scope;
   events.emit(event::AddressChanged{{}, path.id, path.remote.to_string(), change->to.to_string()});
   path.remote = change->to;

@@ -20,6 +20,13 @@ struct AddressChange {
   bool is_answered = false;          // from `to`
   Instant quiet_until{};             // an old address that has sent nothing by then is given up
   Instant next{};                    // when there is something to do
+  Instant rest_until{};              // no other attempt begins before
+  bool is_resting = false;           // it has ended
+
+  void rest() {
+    is_resting = true;
+    next = rest_until;
+  }
 };
 
 }  // namespace weir::engine

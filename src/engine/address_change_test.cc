@@ -210,7 +210,7 @@ TEST(AddressChange, ACopyOfAnOlderPacketBeginsNoAttempt) {
   // Fresh, as it never arrived, but others that were sent later did.
   pair.wire.push_back({pair.now, 1, kElsewhere, held, 0});
   pair.run_for(std::chrono::milliseconds(1));
-  EXPECT_EQ(server_path(pair).change, nullptr);
+  EXPECT_FALSE(server_path(pair).is_changing);
   EXPECT_EQ(pair.server().events().counters.addresses_changed, 0u);
 }
 
@@ -239,10 +239,10 @@ TEST(AddressChange, AResponseThatAnswersNoChallengeChangesNothing) {
   pair.serve_echo();
   connect(pair);
   Path* path = EngineAccess::core(pair.client()).path_of(*EngineAccess::core(pair.client()).peers.at(pair.peer));
-  path->owe_response(4711);
+  EngineAccess::core(pair.client()).owe_response(*path, 4711);
   EngineAccess::core(pair.client()).touch(*path);
   pair.run_for(std::chrono::milliseconds(10));
-  EXPECT_EQ(server_path(pair).change, nullptr);
+  EXPECT_FALSE(server_path(pair).is_changing);
   EXPECT_EQ(EngineAccess::core(pair.server()).paths.live(), 1u);
 }
 

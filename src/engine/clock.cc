@@ -95,8 +95,13 @@ void Core::on_deadline(OutgoingCall& call, Instant now) {
 
 void Core::on_path_timer(Path& path, Instant now) {
   touch(path);  // collect() sends what is due and arms the timer again
+<<<<<<< HEAD
   if (has_ended(path, now)) return;
   if (path.change != nullptr && path.change->next <= now) [[unlikely]]
+=======
+  if (path.expires <= now) return expire_path(path, now);
+  if (path.is_changing) [[unlikely]]
+>>>>>>> we
     on_change_timer(path, now);
   if (path.loss.deadline() <= now) on_loss_timer(path, now);
   doubt_while_confirming(path, now);
@@ -196,8 +201,8 @@ void Core::update_timer(Path& path, Instant now) {
     const Duration limit = idle_limit(path);
     next = earliest(next, last_used(path) + (has_to_shrink ? std::min<Duration>(kScheduleIdle, limit) : limit));
   }
-  if (path.change != nullptr) [[unlikely]]
-    next = earliest(next, path.change->next);
+  if (const AddressChange* change = change_of(path)) [[unlikely]]
+    next = earliest(next, change->next);
   if (path.peer == nullptr || path.draining || !path.peer->has_queued()) path.blocked_since = Instant::never();
   if (!path.blocked_since.is_never()) next = earliest(next, path.say_blocked_at);
   // Held back by the pacer with something to send: wake when it lets go.
@@ -242,6 +247,7 @@ void Core::end_path(Path& path, Code code, const char* sentence, bool requeue, I
       named != open_paths.end() && named->second == path.id) {
     open_paths.erase(named);
   }
+  forget_change(path);
   wheel.cancel(path.timer);
   paths.release(&path);
   announce_raised();

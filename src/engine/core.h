@@ -16,6 +16,7 @@
 #include "base/fork_guard.h"
 #include "base/slab.h"
 #include "crypto/cmac.h"
+#include "engine/address_change.h"
 #include "engine/bounds.h"
 #include "engine/engine.h"
 #include "engine/hello_gate.h"
@@ -146,6 +147,10 @@ struct Core : Bounds {
   void on_path_response(Path& path, std::uint64_t value, Instant now);
   void on_change_timer(Path& path, Instant now);
   void move_path(Path& path, Instant now);
+  AddressChange* change_of(const Path& path) { return path.is_changing ? &changes.at(path.id) : nullptr; }
+  bool is_witness(const Path& path, std::uint64_t number, const Address& from);
+  void owe_response(Path& path, std::uint64_t challenge);
+  void forget_change(Path& path);  // the path ends
 
   // ---- forward.cc: true if the datagram was another engine's, whatever became of it ----
   bool forward(std::uint32_t worker, ByteSpan datagram, const Address& from, std::uint8_t ecn, Instant now);
@@ -492,8 +497,13 @@ struct Core : Bounds {
   struct Opened {
     std::uint64_t number = 0;
     const Address* from = nullptr;
+    bool is_newest = false;
   };
   Opened opened;
+
+  // ---- addresses that change: of few paths, so not in these ----
+  std::unordered_map<std::uint32_t, AddressChange> changes;                    // by path: responders
+  std::unordered_map<std::uint32_t, std::array<std::uint64_t, 2>> challenges;  // initiators: that are not answered yet
 
   // ---- lost state ----
   std::unique_ptr<crypto::Prf> signer;

@@ -193,8 +193,8 @@ class Match {
     if (kind % 4 == 0) {
       flush();
       hostile_address_ = input.byte() % 2 == 0 ? net_.address(hostile_) : Address::v4(0x0c000001, input.byte());
-    } else if (kind % 4 == 1 && path != nullptr && path->change != nullptr) {
-      frames_.u64(FrameType::path_response, path->change->challenge);
+    } else if (kind % 4 == 1 && path != nullptr && path->is_changing) {
+      frames_.u64(FrameType::path_response, net_.core(victim_).changes.at(victims_id_).challenge);
     } else {
       frames_.u64(kind % 4 == 2 ? FrameType::path_challenge : FrameType::path_response, input.number());
     }

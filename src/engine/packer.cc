@@ -71,8 +71,9 @@ void Packer::write_control() {
     eliciting_ = true;
   }
   while (path_.responses_owed != 0 && has_room(wire::kSmallFrameBytes)) {
-    at_ = wire::encode_u64(wire::FrameType::path_response, path_.challenges[--path_.responses_owed], at_);
+    at_ = wire::encode_u64(wire::FrameType::path_response, core_.challenges.at(path_.id)[--path_.responses_owed], at_);
     eliciting_ = true;
+    if (path_.responses_owed == 0) core_.challenges.erase(path_.id);
   }
   if (path_.probe_wanted && has_room(wire::kSmallFrameBytes)) {
     at_ = wire::encode_u64(wire::FrameType::probe, static_cast<std::uint64_t>(now_.ns), at_);

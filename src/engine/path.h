@@ -13,7 +13,6 @@
 #include "base/address.h"
 #include "base/time.h"
 #include "crypto/derive.h"
-#include "engine/address_change.h"
 #include "engine/call_queues.h"
 #include "engine/call_slots.h"
 #include "engine/credential.h"
@@ -119,7 +118,12 @@ struct Path {
   bool probe_wanted = false;
   bool ping_owed = false;  // an ack-eliciting packet is wanted even if there is nothing to say
   bool probe_response_owed = false;
+<<<<<<< HEAD
   std::uint8_t responses_owed = 0;   // initiator: to challenges of its address
+=======
+  std::uint8_t responses_owed = 0;  // initiator: to challenges of its address, in Core::challenges
+  bool is_changing = false;         // responder: its address, see Core::changes
+>>>>>>> we
   Peer* peer = nullptr;              // of an outgoing path
   transfer::CallerReference caller;  // there before its first request
   Address remote;
@@ -177,20 +181,8 @@ struct Path {
 
   // ---- control owed ----
   std::uint64_t probe_timestamp = 0;
-  std::array<std::uint64_t, 2> challenges{};  // that are owed a response
-
-  // ---- changes of the initiator's address ----
-  std::unique_ptr<AddressChange> change;  // responder: that is being validated
-  Instant next_change{};                  // responder: no other attempt begins before
-  std::uint64_t path_frame_number = 0;    // initiator: of the packet whose `path` frame counts
 
   std::uint8_t key_low() const { return static_cast<std::uint8_t>(keys.send_id() & ((1u << wire::kKeyIdBits) - 1)); }
-
-  // Of more challenges than it remembers, the newest ones are answered.
-  void owe_response(std::uint64_t challenge) {
-    challenges[1] = std::exchange(challenges[0], challenge);
-    if (responses_owed < challenges.size()) ++responses_owed;
-  }
 
   // ---- liveness ----
   Instant expires = Instant::never();  // identity mode: with its credential. Nothing is taken or sent from then on

@@ -56,9 +56,8 @@ bool Core::open_sealed(Path& path, const wire::PacketHeader& header, MutableByte
   const std::uint64_t number = peer::expand(header.number_low, path.replay.largest());
   const peer::Freshness freshness = path.replay.check(number);
   // A change of address that somebody else feigns by copies is seen by the originals, which come from the old address.
-  const bool is_witness = path.change != nullptr && freshness == peer::Freshness::seen && from == path.remote &&
-                          number >= path.change->since;
-  if (freshness != peer::Freshness::fresh && !is_witness) {
+  const bool refutes = path.is_changing && freshness == peer::Freshness::seen && is_witness(path, number, from);
+  if (freshness != peer::Freshness::fresh && !refutes) {
     reject(freshness == peer::Freshness::seen ? Rejection::replayed : Rejection::too_old, datagram.size());
     return true;  // says nothing about who sent the original
   }
@@ -84,8 +83,8 @@ bool Core::open_sealed(Path& path, const wire::PacketHeader& header, MutableByte
     reject(Rejection::forged, datagram.size());
     return false;
   }
-  if (is_witness) [[unlikely]] {
-    path.change.reset();
+  if (refutes) [[unlikely]] {
+    changes.at(path.id).rest();
     reject(Rejection::replayed, datagram.size());
     return true;
   }
@@ -111,8 +110,8 @@ bool Core::open_sealed(Path& path, const wire::PacketHeader& header, MutableByte
       ++path.received_ecn.ect1;
     }
   }
-  opened = {number, &from};
-  if (!path.initiator && (path.change != nullptr || from != path.remote)) [[unlikely]]
+  opened = {number, &from, is_newest};
+  if (!path.initiator && (path.is_changing || from != path.remote)) [[unlikely]]
     on_source(path, number, datagram.size(), is_newest, now);
   const std::uint32_t id = path.id;
   bool ack_eliciting = false;
@@ -215,7 +214,7 @@ Core::Verdict Core::on_frames(Path& path, ByteSpan frames, ByteSpan slice, bool&
       case wire::FrameType::path_challenge:
         at = wire::decode_u64(at, end, value);
         if (at == nullptr || !path.initiator) return Verdict::violation;
-        path.owe_response(value);
+        owe_response(path, value);
         path.probes_owed = std::max(path.probes_owed, 1u);  // whatever the window says
         break;
       case wire::FrameType::path_response:
@@ -332,12 +331,9 @@ void Core::on_side_frame(Path& path, wire::FrameType type, const wire::SideFrame
 void Core::on_path_frame(Path& path, const wire::PathFrame& frame) {
   if (path.state != Path::State::confirming) {
     // Said again: our address has changed, and the reset key with it.
-    if (frame.path != path.remote_id || opened.number < path.path_frame_number) return;
-    path.path_frame_number = opened.number;
-    path.reset_key = frame.reset_key;
+    if (frame.path == path.remote_id && opened.is_newest) path.reset_key = frame.reset_key;
     return;
   }
-  path.path_frame_number = opened.number;
   path.remote_id = frame.path;
   path.reset_key = frame.reset_key;
   path.state = Path::State::open;
