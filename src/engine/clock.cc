@@ -95,13 +95,8 @@ void Core::on_deadline(OutgoingCall& call, Instant now) {
 
 void Core::on_path_timer(Path& path, Instant now) {
   touch(path);  // collect() sends what is due and arms the timer again
-<<<<<<< HEAD
   if (has_ended(path, now)) return;
-  if (path.change != nullptr && path.change->next <= now) [[unlikely]]
-=======
-  if (path.expires <= now) return expire_path(path, now);
   if (path.is_changing) [[unlikely]]
->>>>>>> we
     on_change_timer(path, now);
   if (path.loss.deadline() <= now) on_loss_timer(path, now);
   doubt_while_confirming(path, now);

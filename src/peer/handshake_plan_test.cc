@@ -227,11 +227,11 @@ TEST(HandshakePlan, FollowsFourSuspicionsOfAnAddressAndThenOnePerSecond) {
 // A process that dies at once after each of its starts, as one does whose first request makes it crash.
 TEST(HandshakePlan, APeerThatRestartsTwiceWithinASecondCostsAHandshakeEachTime) {
   HandshakePlan plan({});
-  plan.on_renewed(peer(1), kStart);
+  plan.on_renewed(peer(1), Instant::never(), kStart);
   for (const Duration when : {0ms, 20ms, 40ms}) {
     EXPECT_TRUE(plan.suspect(peer(1), kStart + when));
     ASSERT_EQ(start_all(plan, kStart + when).size(), 1u) << "at " << when.count() << " ns";
-    plan.on_success(peer(1), kStart + when);
+    plan.on_success(peer(1), Instant::never(), kStart + when);
   }
 }
 
