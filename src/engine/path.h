@@ -118,8 +118,8 @@ struct Path {
   bool probe_wanted = false;
   bool ping_owed = false;  // an ack-eliciting packet is wanted even if there is nothing to say
   bool probe_response_owed = false;
-  std::uint8_t responses_owed = 0;  // initiator: to challenges of its address, in Core::challenges
-  bool is_changing = false;         // responder: its address, see Core::changes
+  std::uint8_t responses_owed = 0;   // initiator: to challenges of its address, in Core::challenges
+  bool is_changing = false;          // responder: its address, see Core::changes
   Peer* peer = nullptr;              // of an outgoing path
   transfer::CallerReference caller;  // there before its first request
   Address remote;
