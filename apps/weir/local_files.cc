@@ -195,40 +195,53 @@ Result<FileInfo> LocalFiles::look(const std::string& path) {
   return look_at(place->directory.number(), place->name, path);
 }
 
-Result<Listing> LocalFiles::list(const std::string& path, const std::string& after) {
-  auto place = find(path);
-  if (!place) return std::unexpected(place.error());
-  int number = ::openat(place->directory.number(), place->name.c_str(), kDirectoryFlags);
+Result<std::shared_ptr<const NameList>> LocalFiles::read_names(int opened, const std::string& path,
+                                                               const std::string& after) {
+  // The stream closes its descriptor; the caller's stays.
+  const int number = ::fcntl(opened, F_DUPFD_CLOEXEC, 0);
   if (number < 0) return std::unexpected(system_trouble(path, errno));
   auto close = [](DIR* directory) { closedir(directory); };
   std::unique_ptr<DIR, decltype(close)> directory(fdopendir(number), close);
   if (directory == nullptr) {
+    const int why = errno;
     ::close(number);
-    return std::unexpected(system_trouble(path, errno));
+    return std::unexpected(system_trouble(path, why));
   }
-  std::vector<std::string> names;  // the smallest ones, as a heap: a page is all that is held of a large directory
-  bool has_more = false;
+  directories_read_.fetch_add(1, std::memory_order_relaxed);  // relaxed: a count that publishes nothing
+  auto names = std::make_shared<NameList>(after, options_.name_list_bytes);
   for (std::size_t seen = 0;; ++seen) {
     errno = 0;  // null is the end, or an error
     const dirent* entry = readdir(directory.get());
     if (entry == nullptr && errno != 0) return std::unexpected(system_trouble(path, errno));
     if (entry == nullptr) break;
     if (seen == kMaxDirectoryEntries) return std::unexpected(trouble(path, "the directory is too large"));
-    std::string_view name = entry->d_name;
-    if (name == "." || name == ".." || name.starts_with(kPartPrefix) || name <= after) continue;
-    if (names.size() == kEntriesPerCall) {
-      has_more = true;
-      if (name >= names.front()) continue;
-      std::ranges::pop_heap(names);
-      names.pop_back();
-    }
-    names.emplace_back(name);
-    std::ranges::push_heap(names);
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != ".." && !name.starts_with(kPartPrefix)) names->add(name);
   }
-  std::ranges::sort_heap(names);
-  Listing listing{.entries = {}, .has_more = has_more};
-  for (std::string& name : names) {
-    Result<FileInfo> info = look_at(number, name, join(path, name));
+  names->finish();
+  return names;
+}
+
+Result<Listing> LocalFiles::list(const std::string& path, const std::string& after) {
+  auto place = find(path);
+  if (!place) return std::unexpected(place.error());
+  const Descriptor directory(::openat(place->directory.number(), place->name.c_str(), kDirectoryFlags));
+  if (!directory.is_open()) return std::unexpected(system_trouble(path, errno));
+  struct stat status {};
+  if (fstat(directory.number(), &status) != 0) return std::unexpected(system_trouble(path, errno));
+  const NameLists::Directory key{.device = static_cast<std::uint64_t>(status.st_dev),
+                                 .inode = static_cast<std::uint64_t>(status.st_ino)};
+  std::shared_ptr<const NameList> names = after.empty() ? nullptr : lists_.find(key, after);
+  if (names == nullptr) {
+    auto fresh = read_names(directory.number(), path, after);
+    if (!fresh) return std::unexpected(fresh.error());
+    names = *std::move(fresh);
+    if (names->size() > kEntriesPerCall) lists_.put(key, names);
+  }
+  std::vector<std::string> page = names->page(after, kEntriesPerCall);
+  Listing listing{.entries = {}, .has_more = !page.empty() && names->has_more(page.back())};
+  for (std::string& name : page) {
+    Result<FileInfo> info = look_at(directory.number(), name, join(path, name));
     if (!info) return std::unexpected(info.error());
     listing.entries.push_back({std::move(name), *info});
   }

@@ -1,11 +1,16 @@
 // LocalFiles: a directory of this machine. Holds one descriptor, of the root; everything else is opened for each call,
-// one component after the other, and never through a symbolic link.
+// one component after the other, and never through a symbolic link. The names of a few large directories are kept for
+// the next pages of their listings.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "apps/weir/files.h"
+#include "apps/weir/name_list.h"
 
 namespace weir::command {
 
@@ -32,9 +37,13 @@ class LocalFiles : public Files {
   struct Options {
     bool read_only = false;
     std::uint64_t largest_bytes = std::uint64_t{1} << 62;  // of a file that is written
+    std::size_t name_list_bytes = NameLists::kListBytes;
   };
   // The root itself may be reached through links: who names it owns this process.
   static Result<std::unique_ptr<LocalFiles>> open(const std::string& root, const Options& options);
+
+  // Since it was opened; large directories are not read again for each page of a listing.
+  std::uint64_t directories_read() const { return directories_read_.load(std::memory_order_relaxed); }
 
   Result<FileInfo> look(const std::string& path) override;
   Result<Listing> list(const std::string& path, const std::string& after) override;
@@ -51,6 +60,7 @@ class LocalFiles : public Files {
   LocalFiles(Descriptor root, const Options& options);
   Result<Place> find(const std::string& path) const;
   Result<Place> find_part(const FileVersion& file) const;
+  Result<std::shared_ptr<const NameList>> read_names(int opened, const std::string& path, const std::string& after);
   Result<void> check_writing(const FileVersion& file) const;
   Result<Descriptor> open_file(const Place& place, const std::string& path, int flags) const;
   Result<Descriptor> open_part(const Place& place, const std::string& path, int flags) const;
@@ -60,6 +70,8 @@ class LocalFiles : public Files {
   Descriptor root_;
   Options options_;
   std::uint32_t mask_;  // of the permissions that new files get
+  NameLists lists_;
+  std::atomic<std::uint64_t> directories_read_{0};
 };
 
 }  // namespace weir::command

@@ -37,17 +37,20 @@ TEST(Lane, AThreadMayEndAsSoonAsItHasTheCallThatACloseRefused) {
     // With a thread that is never started: nobody but close() completes the call.
     auto worker = std::make_shared<worker::Worker>(worker::Worker::Options{.has_thread = true});
     auto gate = std::make_shared<Gate>(worker, Limits{}, nullptr);
-    std::atomic<bool> is_submitted{false};
+    std::atomic<CallRecord*> submitted{nullptr};
     std::thread waiter([&] {
       Lane& lane = Lane::mine();
       Port* const port = lane.port_to(gate);
       CallRecord* const record = make_record(*port, peer);
       lane.submit(*port, record);
-      is_submitted.store(true, std::memory_order_relaxed);
+      submitted.store(record, std::memory_order_relaxed);
       const Result<Reply> result = detail::call_wait(record);
       EXPECT_EQ(result.error().code(), Code::closed);
     });
-    while (!is_submitted.load(std::memory_order_relaxed)) std::this_thread::yield();
+    while (submitted.load(std::memory_order_relaxed) == nullptr) std::this_thread::yield();
+    // A thread that waits already is handed the record.
+    const std::atomic<detail::CallStage>& stage = submitted.load(std::memory_order_relaxed)->stage;
+    while (stage.load(std::memory_order_relaxed) != detail::CallStage::claimed) std::this_thread::yield();
     gate->close();
     waiter.join();
   }
