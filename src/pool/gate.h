@@ -87,7 +87,11 @@ class Gate : public std::enable_shared_from_this<Gate> {
   bool is_mine() const { return worker_->is_mine(); }
   // A record of a large message did not open.
   void tell_forged(const buffer::Landing& landing);
-  // Relaxed: a count that publishes nothing.
+  // An exception left a handler: the subscriber is told. Returns what the caller is told, which lives as long as
+  // `text`.
+  std::string_view tell_thrown(std::string_view method, std::string_view text);
+  // Relaxed: counts that publish nothing.
+  std::uint64_t handlers_threw() const { return thrown_.load(std::memory_order_relaxed); }
   std::uint64_t forged() const { return forged_.load(std::memory_order_relaxed); }
   bool is_closed() const { return is_closed_.load(std::memory_order_acquire); }
 
@@ -135,6 +139,7 @@ class Gate : public std::enable_shared_from_this<Gate> {
   std::atomic<bool> rung{false};
   // Answers may be pending in other threads' hands when the post goes; they look at their transfers.
   std::shared_ptr<engine::Engine> engine;
+  bool sends_exception_text = false;     // Config::send_exception_text
   Places places;                         // in the executor's queue
   std::atomic<bool> is_draining{false};  // no new calls, except from handlers that still run
 
@@ -149,6 +154,7 @@ class Gate : public std::enable_shared_from_this<Gate> {
   std::atomic<bool> is_closed_{false};
   const std::shared_ptr<Subscriber> subscriber_;
   std::atomic<std::uint64_t> forged_{0};
+  std::atomic<std::uint64_t> thrown_{0};
   std::atomic<CallRecord*> wishes_{nullptr};
   std::atomic<IncomingRecord*> answers_{nullptr};
   std::atomic<Waiting*> waiting_{nullptr};

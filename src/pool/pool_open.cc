@@ -174,16 +174,18 @@ Result<void> PoolState::open_post(std::size_t index, const Address& bind, engine
   if (index < config_.places.size()) engine.numa_node = worker::node_of(config_.places[index]);
   engine.limits = config_.limits;
   engine.timeouts = config_.timeouts;
-  auto& post = *posts_.emplace_back(std::make_shared<pool::Post>(pool::Post::Options{.engine = engine,
-                                                                                     .payloads = buffers_,
-                                                                                     .arrivals = arrivals_,
-                                                                                     .worker = crew_->worker(index),
-                                                                                     .buffers = std::move(buffers),
-                                                                                     .link = std::move(*opened),
-                                                                                     .subscriber = config_.subscriber,
-                                                                                     .executor = executor_.get(),
-                                                                                     .handshaker = handshaker_,
-                                                                                     .seed = random_word()}));
+  auto& post = *posts_.emplace_back(
+      std::make_shared<pool::Post>(pool::Post::Options{.engine = engine,
+                                                       .payloads = buffers_,
+                                                       .arrivals = arrivals_,
+                                                       .worker = crew_->worker(index),
+                                                       .buffers = std::move(buffers),
+                                                       .link = std::move(*opened),
+                                                       .subscriber = config_.subscriber,
+                                                       .executor = executor_.get(),
+                                                       .handshaker = handshaker_,
+                                                       .seed = random_word(),
+                                                       .sends_exception_text = config_.send_exception_text}));
   report_clamped_buffers(post, report);
   if (post.join(worker::read_clock() + kOwnerPatience)) return {};
   return std::unexpected(Error(Code::timeout, kOwnerDoesNotPoll));
