@@ -1,8 +1,8 @@
 // What a pool tells about itself while it works. Each event is declared once, here. Counters of what has an event of
 // its own derive from those events; what happens with every packet or small call is counted where it happens and has
 // none, which would cost more than the packet. A subscriber is called from several threads at once (each worker, the
-// watchdog, the thread in open(), one that allocates about huge pages, and one that opens a large message about a
-// forged record), must not block and must not call back into the pool.
+// watchdog, the thread in open(), one that allocates about huge pages, one that opens a large message about a forged
+// record, and one that runs a handler about an exception), must not block and must not call back into the pool.
 #pragma once
 
 #include <chrono>
@@ -164,6 +164,12 @@ struct Degraded {
   std::string_view what;
   std::string_view sentence;
 };
+// An exception left a handler. The caller is told that, but not the text, unless Config::send_exception_text says so.
+struct HandlerThrew {
+  Meta meta;  // the worker is the one that the request came to
+  std::string_view method;
+  std::string_view text;  // what() of the exception
+};
 struct WorkerStalled {
   Meta meta;
   std::chrono::nanoseconds for_how_long;
@@ -173,8 +179,8 @@ struct WorkerStalled {
 
 // Totals of one worker since it started. Counted from its events: calls_failed, packets_lost, packets_rejected,
 // probe_timeouts, key_rotations, addresses_changed, handshakes_failed, credit_blocked, degradations, regions_*,
-// writes_refused and records_forged. The others have no events; what the handshake thread and the system tell has no
-// counter.
+// writes_refused, records_forged and handlers_threw. The others have no events; what the handshake thread and the system
+// tell has no counter.
 struct Counters {
   std::uint64_t calls_started = 0, calls_completed = 0, calls_failed = 0;
   std::uint64_t requests_received = 0, requests_dispatched = 0, requests_duplicate = 0, replies_sent = 0;
@@ -192,6 +198,7 @@ struct Counters {
   std::uint64_t large_messages_received = 0, tokens_used = 0;  // tokens: large messages that went without asking first
   std::uint64_t regions_granted = 0, regions_revoked = 0, regions_exhausted = 0, regions_lost = 0, writes_refused = 0;
   std::uint64_t records_forged = 0;  // of large messages: arrived, but did not authenticate when they were opened
+  std::uint64_t handlers_threw = 0;
   std::uint64_t polls = 0, send_calls = 0, receive_calls = 0;
 
   Counters& operator+=(const Counters& other);
@@ -223,6 +230,7 @@ class Subscriber {
   virtual void on(const event::PeerRestarted&) {}
   virtual void on(const event::HandshakeFailed&) {}
   virtual void on(const event::Degraded&) {}
+  virtual void on(const event::HandlerThrew&) {}
   virtual void on(const event::WorkerStalled&) {}
 };
 

@@ -20,6 +20,10 @@ Result<engine::Route> route_of(Route&& route) {
   return engine::Route{.method = id, .name = std::move(route.method), .numa_node = route.numa_node};
 }
 
+std::unexpected<Error> refuse_thrown(const MethodEntry& method, const char* text) {
+  return std::unexpected(Error(Code::application, std::string(method.post->gate()->tell_thrown(method.name, text))));
+}
+
 }  // namespace
 
 Result<engine::Route> Post::admit_large(void* context, const transfer::IncomingTransfer& transfer,
@@ -38,9 +42,9 @@ Result<engine::Route> Post::admit_large(void* context, const transfer::IncomingT
     if (admitted.error().code() != Code{}) return std::unexpected(std::move(admitted).error());
     return std::unexpected(Error(Code::application, std::string(admitted.error().message())));
   } catch (const std::exception& thrown) {
-    return std::unexpected(Error(Code::application, thrown.what()));
+    return refuse_thrown(method, thrown.what());
   } catch (...) {
-    return std::unexpected(Error(Code::application, "admit() threw something"));
+    return refuse_thrown(method, kNoStandardException);
   }
 }
 

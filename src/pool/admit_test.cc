@@ -98,7 +98,8 @@ TEST(Admission, ThatThrowsIsARefusal) {
       client.peer(server.pool.listen_address()).unary("put", pattern(kMiB), {.header = "throw"}).get();
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code(), Code::application);
-  EXPECT_NE(refused.error().message().find("the gatekeeper has left"), std::string::npos);
+  EXPECT_EQ(refused.error().message().find("the gatekeeper has left"), std::string::npos);
+  EXPECT_EQ(server.pool.counters().at(0).handlers_threw, 1u);
 }
 
 TEST(Admission, CutsALongSentenceAndLeavesNothingBehind) {

@@ -10,12 +10,13 @@
 #include "buffer/seal.h"
 #include "pool/allocation.h"
 #include "pool/bulk_frame.h"
+#include "pool/gate.h"
+#include "pool/incoming_record.h"
 #include "pool/intake.h"
 
 namespace weir::pool {
 namespace {
 
-constexpr const char kThrown[] = "a guard or tee threw something that is no std::exception";
 constexpr const char kNonsense[] = "the peer sent a put or get that makes no sense";
 
 BulkRequest request_of(const BulkFrame& frame, const Caller& caller) {
@@ -34,8 +35,8 @@ BulkRequest request_of(const BulkFrame& frame, const Caller& caller) {
 class PutIntake final : public Intake {
  public:
   // The caller is known until we answer.
-  PutIntake(std::shared_ptr<Placements> placements, const Caller& caller)
-      : placements_(std::move(placements)), caller_(caller) {}
+  PutIntake(std::shared_ptr<Placements> placements, const Caller& caller, std::shared_ptr<Gate> gate)
+      : placements_(std::move(placements)), caller_(caller), gate_(std::move(gate)) {}
 
   bool take_next(buffer::Landing& landing) override {
     if (placed_ == nullptr && !begin(landing)) return false;
@@ -48,9 +49,9 @@ class PutIntake final : public Intake {
     try {
       if (Result<void> written = placed_->write(offset_ + at, text); !written) return fail(written.error());
     } catch (const std::exception& thrown) {
-      return fail({Code::application, std::string(thrown.what())});
+      return fail_thrown(thrown.what());
     } catch (...) {
-      return fail({Code::application, kThrown});
+      return fail_thrown(kNoStandardException);
     }
     written_bytes_ += text.size();
     return !landing.is_open();
@@ -83,14 +84,18 @@ class PutIntake final : public Intake {
       if (Result<void> admitted = (*placed)->admit(request_of(*frame, caller_)); !admitted)
         return fail(admitted.error());
     } catch (const std::exception& thrown) {
-      return fail({Code::application, std::string(thrown.what())});
+      return fail_thrown(thrown.what());
     } catch (...) {
-      return fail({Code::application, kThrown});
+      return fail_thrown(kNoStandardException);
     }
     placed_ = *std::move(placed);
     offset_ = frame->offset;
     sync_ = frame->sync;
     return true;
+  }
+
+  bool fail_thrown(const char* text) {
+    return fail({Code::application, std::string(gate_->tell_thrown(kPutMethod.name(), text))});
   }
 
   bool fail(Error error) {
@@ -100,6 +105,7 @@ class PutIntake final : public Intake {
 
   const std::shared_ptr<Placements> placements_;
   const Caller caller_;
+  const std::shared_ptr<Gate> gate_;
   std::shared_ptr<Placed> placed_;
   std::uint64_t offset_ = 0;
   std::uint64_t written_bytes_ = 0;
@@ -169,27 +175,28 @@ Task<Result<Reply>> answer_get(const BulkServerParts& parts, Request request) {
 }
 
 template <class F>
-MethodEntry task_entry(F function) {
-  return {.run_task = std::make_shared<std::function<Task<Result<Reply>>(Request)>>(std::move(function))};
+MethodEntry task_entry(Method method, F function) {
+  return {.run_task = std::make_shared<TaskHandler>(std::string(method.name()), std::move(function))};
 }
 
 }  // namespace
 
 Result<void> serve_bulk(const BulkServerParts& parts,
                         const std::function<Result<void>(Method, const MethodEntry&)>& serve) {
-  Result<void> served =
-      serve(kAskMethod, task_entry([parts](Request request) { return answer_ask(parts, std::move(request)); }));
+  Result<void> served = serve(
+      kAskMethod, task_entry(kAskMethod, [parts](Request request) { return answer_ask(parts, std::move(request)); }));
   if (!served) return served;
-  MethodEntry get = task_entry([parts](Request request) { return answer_get(parts, std::move(request)); });
+  MethodEntry get = task_entry(kGetMethod, [parts](Request request) { return answer_get(parts, std::move(request)); });
   get.reply_pattern = Pattern::get;
   served = serve(kGetMethod, get);
   if (!served) return served;
   // A part of a put is always a large message.
-  MethodEntry put = task_entry(
-      [](Request) -> Task<Result<Reply>> { co_return std::unexpected(Error(Code::invalid_argument, kNonsense)); });
-  put.make_intake = std::make_shared<std::function<std::unique_ptr<Intake>(const Caller&)>>(
-      [placements = parts.placements](const Caller& caller) {
-        return std::make_unique<PutIntake>(placements, caller);
+  MethodEntry put = task_entry(kPutMethod, [](Request) -> Task<Result<Reply>> {
+    co_return std::unexpected(Error(Code::invalid_argument, kNonsense));
+  });
+  put.make_intake = std::make_shared<MakeIntake>(
+      [placements = parts.placements](const Caller& caller, const std::shared_ptr<Gate>& gate) {
+        return std::make_unique<PutIntake>(placements, caller, gate);
       });
   put.admit = std::make_shared<Admit>(
       [placements = parts.placements](const LargeRequest& request) { return admit_put(*placements, request); });

@@ -56,14 +56,20 @@ detail::Detached answer_large(Responder responder, Reply reply, std::shared_ptr<
   }
 }
 
+void fail_thrown(const TaskHandler& handler, Responder& responder, const IncomingRecord* record, const char* text) {
+  if (!responder.pending()) return;  // the record is there until it is answered
+  const std::shared_ptr<Gate> gate = record->core->shared;
+  responder.fail(Code::application, gate->tell_thrown(handler.method, text));
+}
+
 detail::Detached answer_request(IncomingRecord* record) {
   // Ours: the post, and its table of methods with it, may go while the handler awaits another pool.
-  const auto function = record->method->run_task;
+  const std::shared_ptr<TaskHandler> handler = record->method->run_task;
   Responder responder(record);
   Request request(take_request(*record), record->transfer->header_bytes, record->time_left, record->priority,
                   record->depth, &responder);
   try {
-    Result<Reply> result = co_await (*function)(std::move(request));
+    Result<Reply> result = co_await handler->run(std::move(request));
     const std::shared_ptr<Gate>& gate = record->core->shared;  // the record is there until it is answered
     if (result && result->header().size() + result->body().size() > gate->limits().inline_bytes) [[unlikely]] {
       answer_large(std::move(responder), *std::move(result), gate);
@@ -73,11 +79,9 @@ detail::Detached answer_request(IncomingRecord* record) {
       responder.fail(result.error().code(), result.error().message());
     }
   } catch (const std::exception& thrown) {
-    if (responder.pending()) responder.fail(Code::application, thrown.what());
+    fail_thrown(*handler, responder, record, thrown.what());
   } catch (...) {
-    if (responder.pending()) {
-      responder.fail(Code::application, "the handler threw something that is no std::exception");
-    }
+    fail_thrown(*handler, responder, record, kNoStandardException);
   }
 }
 

@@ -76,6 +76,16 @@ void Gate::tell_forged(const buffer::Landing& landing) {
                                       .record = landing.first_record + landing.failed_record});
 }
 
+std::string_view Gate::tell_thrown(std::string_view method, std::string_view text) {
+  thrown_.fetch_add(1, std::memory_order_relaxed);  // relaxed: a count that publishes nothing
+  // A handler may outlive the pool, when nobody expects news of it.
+  if (subscriber_ != nullptr && !is_closed()) {
+    subscriber_->on(event::HandlerThrew{
+        .meta = {.time_ns = worker::read_clock().ns, .worker = worker_->index()}, .method = method, .text = text});
+  }
+  return sends_exception_text ? text : "the handler threw an exception";
+}
+
 std::shared_ptr<Port> Gate::open_port(const std::shared_ptr<Gate>& self) {
   std::lock_guard lock(mutex_);
   if (worker_has_gone_) return nullptr;

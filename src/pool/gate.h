@@ -89,7 +89,11 @@ class Gate : public std::enable_shared_from_this<Gate> {
   bool is_in_child() const { return fork_guard_.is_in_child(); }
   // A record of a large message did not open.
   void tell_forged(const buffer::Landing& landing);
-  // Relaxed: a count that publishes nothing.
+  // An exception left a handler: the subscriber is told. Returns what the caller is told, which lives as long as
+  // `text`.
+  std::string_view tell_thrown(std::string_view method, std::string_view text);
+  // Relaxed: counts that publish nothing.
+  std::uint64_t handlers_threw() const { return thrown_.load(std::memory_order_relaxed); }
   std::uint64_t forged() const { return forged_.load(std::memory_order_relaxed); }
   bool is_closed() const { return is_closed_.load(std::memory_order_acquire); }
 
@@ -137,6 +141,7 @@ class Gate : public std::enable_shared_from_this<Gate> {
   sync::Atomic<bool> rung{false};
   // Answers may be pending in other threads' hands when the post goes; they look at their transfers.
   std::shared_ptr<engine::Engine> engine;
+  bool sends_exception_text = false;     // Config::send_exception_text
   Places places;                          // in the executor's queue
   sync::Atomic<bool> is_draining{false};  // no new calls, except from handlers that still run
 
@@ -152,6 +157,7 @@ class Gate : public std::enable_shared_from_this<Gate> {
   sync::Atomic<bool> is_closed_{false};
   const std::shared_ptr<Subscriber> subscriber_;
   sync::Atomic<std::uint64_t> forged_{0};
+  sync::Atomic<std::uint64_t> thrown_{0};
   sync::Atomic<CallRecord*> wishes_{nullptr};
   sync::Atomic<IncomingRecord*> answers_{nullptr};
   sync::Atomic<Waiting*> waiting_{nullptr};

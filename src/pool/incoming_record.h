@@ -93,6 +93,9 @@ static_assert(sizeof(IncomingRecord) <= 80);
 
 namespace weir::pool {
 
+// For event::HandlerThrew, in place of what().
+inline constexpr const char kNoStandardException[] = "the handler threw something that is no std::exception";
+
 inline constexpr std::size_t kAnswerBodyBytes = sizeof(void*);  // of the pointer to it, in an answer's block
 
 // The body of a large answer, lent.

@@ -115,7 +115,7 @@ void Openings::open_request(IncomingRecord* record, buffer::Landing* landing) {
   record->errand = record->method->run_inline ? Errand::run : Errand::answer;
   record->unopened = unopened_.acquire();
   if (record->method->make_intake) {
-    record->unopened->intake = (*record->method->make_intake)(record->transfer->caller->shown());
+    record->unopened->intake = (*record->method->make_intake)(record->transfer->caller->shown(), record->core->shared);
   }
   begin(record, landing);
   // Nothing is left to do but to run its handler, if it was opened as it came.

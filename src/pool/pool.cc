@@ -285,8 +285,9 @@ Result<void> Pool::serve_task(Method method, std::function<Task<Result<Reply>>(R
                               const ServeOptions& options) {
   if (there(state_).is_in_child()) return std::unexpected(forked());
   if (Result<void> valid = check_served_name(method.name()); !valid) return valid;
-  return there(state_).serve(method, {.run_task = std::make_shared<decltype(function)>(std::move(function)),
-                                      .admit = pool::shared_if_set(options.admit)});
+  return there(state_).serve(
+      method, {.run_task = std::make_shared<pool::TaskHandler>(std::string(method.name()), std::move(function)),
+               .admit = pool::shared_if_set(options.admit)});
 }
 
 Allocation Pool::allocate(std::size_t bytes, const AllocateOptions& options) const {

@@ -226,7 +226,8 @@ pool::Post& PoolState::add_post(std::size_t index, OpenedLink opened, engine::En
                                                        .executor = executor_.get(),
                                                        .handshaker = handshaker_,
                                                        .forwarding = shares_port ? forwarding_ : nullptr,
-                                                       .seed = random_word()}));
+                                                       .seed = random_word(),
+                                                       .sends_exception_text = config_.send_exception_text}));
   report_clamped_buffers(post, report);
   return post;
 }

@@ -51,6 +51,7 @@ Post::Post(Options options)
       forwarded_(forwarding_ != nullptr ? &forwarding_->ring(options.engine.worker) : nullptr),
       local_(link_->local()) {
   gate_->post = this;
+  gate_->sends_exception_text = options.sends_exception_text;
   gate_->payloads = std::move(options.payloads);
   gate_->arrivals = std::move(options.arrivals);
   gate_->engine = engine_;
@@ -312,16 +313,16 @@ void Post::call_inline(MethodEntry& method, InlineRequest& request) {
   try {
     (*method.run_inline)(request);
   } catch (const std::exception& thrown) {
-    method.post->fail_thrown(request.defer(), thrown.what());
+    fail_thrown(method, request.defer(), thrown.what());
   } catch (...) {
-    method.post->fail_thrown(request.defer(), "the handler threw something that is no std::exception");
+    fail_thrown(method, request.defer(), kNoStandardException);
   }
 }
 
-void Post::fail_thrown(Responder responder, std::string_view sentence) {
-  if (responder.pending()) return responder.fail(Code::application, sentence);
-  // The caller has its answer already, so only the operator can be told.
-  engine_->events().emit(event::Degraded{{}, "a handler threw after it had answered", sentence});
+void Post::fail_thrown(const MethodEntry& method, Responder responder, std::string_view text) {
+  const std::string_view sentence = method.post->gate_->tell_thrown(method.name, text);
+  // Otherwise the caller has its answer already.
+  if (responder.pending()) responder.fail(Code::application, sentence);
 }
 
 void Post::run_task(void* context, transfer::IncomingTransfer& transfer, Instant now) {

@@ -47,17 +47,24 @@ struct CredentialNews {
 inline bool is_reserved(std::string_view name) { return name.starts_with("weir."); }
 
 using Admit = std::function<Result<Route>(const LargeRequest&)>;
+using MakeIntake = std::function<std::unique_ptr<Intake>(const Caller&, const std::shared_ptr<Gate>&)>;
 inline std::shared_ptr<Admit> shared_if_set(Admit admit) {
   return admit ? std::make_shared<Admit>(std::move(admit)) : nullptr;
 }
+
+// The function of a method that is served by tasks. Shared: a handler may outlive the post.
+struct TaskHandler {
+  std::string method;
+  std::function<Task<Result<Reply>>(Request)> run;
+};
 
 // One served method, as one post sees it. Exactly one of the first two functions is set.
 struct MethodEntry {
   Post* post = nullptr;
   std::shared_ptr<std::function<void(InlineRequest&)>> run_inline;
-  std::shared_ptr<std::function<Task<Result<Reply>>(Request)>> run_task;
+  std::shared_ptr<TaskHandler> run_task;
   // What takes a large request as it is opened, instead of these; and where one goes, before its data flows.
-  std::shared_ptr<std::function<std::unique_ptr<Intake>(const Caller&)>> make_intake;
+  std::shared_ptr<MakeIntake> make_intake;
   std::shared_ptr<Admit> admit;
   Pattern reply_pattern = Pattern::unary;  // of its large replies
   std::string name{};
@@ -78,6 +85,7 @@ class Post final : public worker::SeatHost, public std::enable_shared_from_this<
     std::shared_ptr<Handshaker> handshaker;  // identity mode
     std::shared_ptr<Forwarding> forwarding;  // if others share the port
     std::uint64_t seed = 0;
+    bool sends_exception_text = false;
   };
 
   explicit Post(Options options);
@@ -167,7 +175,7 @@ class Post final : public worker::SeatHost, public std::enable_shared_from_this<
   void ask_for_credentials();
   void leave_now();
   void farewell();
-  void fail_thrown(Responder responder, std::string_view sentence);
+  static void fail_thrown(const MethodEntry& method, Responder responder, std::string_view text);
   std::uint64_t ask(std::unique_lock<std::mutex>& lock);  // the number of the question
   void answer_questions();
 

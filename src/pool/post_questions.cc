@@ -15,6 +15,7 @@ constexpr Duration kAnswerPatience = std::chrono::milliseconds(200);
 Counters Post::read_counters() {
   Counters counters = engine_->events().counters;
   counters.records_forged += gate_->forged();
+  counters.handlers_threw += gate_->handlers_threw();
   return counters;
 }
 

@@ -205,9 +205,11 @@ TEST(Callers, AreKnownAfterTheyHaveGone) {
   EXPECT_EQ(shown(held.back().caller()), "client at 127.0.0.1");
 }
 
-TEST(Serve, AHandlerThatThrowsAnswersWithItsWords) {
+TEST(Serve, AHandlerThatThrowsAnswersWithItsWordsIfTheyAreToBeSent) {
   for (int workers : {0, 1}) {
-    Pool server = open(server_config(workers));
+    Config config = server_config(workers);
+    config.send_exception_text = true;
+    Pool server = open(config);
     ASSERT_TRUE(server.serve("throw", [](Request) -> Task<Reply> {
       throw std::runtime_error("thrown in a task");
       co_return Reply{};
