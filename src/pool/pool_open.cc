@@ -189,7 +189,7 @@ Result<void> PoolState::open_post(std::size_t index, const Address& bind, engine
                                                                                      .buffers = std::move(buffers),
                                                                                      .link = std::move(*opened),
                                                                                      .subscriber = config_.subscriber,
-                                                                                     .executor = executor_.get(),
+                                                                                     .executor = executor_,
                                                                                      .handshaker = handshaker_,
                                                                                      .seed = random_word()}));
   report_clamped_buffers(post, report);

@@ -87,6 +87,12 @@ class PoolState {
   Result<void> open_post(std::size_t index, const Address& bind, engine::EngineConfig engine);
   void report_clamped_buffers(pool::Post& post, const link::LinkReport& report);
   bool wait_until_quiet(Instant until);
+  // What close() and the last handle do. `handlers`: how long those that run on threads of the pool are waited for, if
+  // that is longer.
+  Result<void> finish(std::chrono::nanoseconds deadline, std::chrono::nanoseconds handlers);
+  bool leave(Instant until, Instant handlers_until);
+  std::shared_ptr<const void> all_peers();
+  std::vector<std::string> handlers_on(const std::vector<std::uint32_t>& workers) const;
   std::shared_ptr<PeerState> make_peer(std::string_view address, const PeerOptions& options);
 
   const ForkGuard fork_guard_;
@@ -95,7 +101,7 @@ class PoolState {
   const bool owns_crew_;
   std::shared_ptr<buffer::BufferPool> buffers_;
   std::shared_ptr<buffer::Memory> arrivals_;
-  std::unique_ptr<pool::Executor> executor_;
+  std::shared_ptr<pool::Executor> executor_;
   std::shared_ptr<pool::Handshaker> handshaker_;  // identity mode
   // One per worker; if workers share a port, one more per worker for its calls, from first_caller_ on.
   std::vector<std::shared_ptr<pool::Post>> posts_;
