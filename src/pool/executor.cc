@@ -12,8 +12,10 @@
 #include "pool/sealing.h"
 #include "weir/message.h"
 #include "weir/task.h"
+#include "worker/clock.h"
 #include "worker/place.h"
 #include "worker/thread_context.h"
+#include "worker/waiting.h"
 
 namespace weir::pool {
 namespace {
@@ -92,11 +94,17 @@ void run_request(IncomingRecord* record) {
   answer_request(record);
 }
 
-Executor::Executor(int threads, std::size_t places) : places_(places) {
-  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { run(); });
+std::shared_ptr<Executor> Executor::start(int threads, std::size_t places) {
+  auto executor = std::make_shared<Executor>(places);
+  for (int i = 0; i < threads; ++i) {
+    Thread& thread = *executor->threads_.emplace_back(std::make_unique<Thread>());
+    thread.thread = std::thread([executor, &thread] { executor->run(thread); });
+  }
+  return executor;
 }
 
-Executor::~Executor() { stop(); }
+// A worker that was let go may have pushed something after stop().
+Executor::~Executor() { drop_queued(); }
 
 bool Executor::try_push(IncomingRecord* record) {
   Places& places = record->core->shared->places;
@@ -148,7 +156,7 @@ IncomingRecord* Executor::pop() {
   return record;
 }
 
-void Executor::run() {
+void Executor::run(Thread& self) {
   worker::name_this_thread("weir-executor");
   executor_of_this_thread = this;
   Lane& lane = Lane::mine();
@@ -162,6 +170,9 @@ void Executor::run() {
     if (fork_guard_.is_in_child()) return;  // a handler forked, and returned in the child
     if (IncomingRecord* record = pop()) {
       const Lane::Batch batch(lane);
+      const bool is_reply = record->errand == IncomingRecord::Errand::complete;
+      // Relaxed: read by who has given up waiting.
+      self.running.store(is_reply ? nullptr : record->method, std::memory_order_relaxed);
       if (record->unopened != nullptr) {
         open_and_go_on(record);
       } else if (has_caller_gone(*record)) {
@@ -169,6 +180,7 @@ void Executor::run() {
       } else {
         run_request(record);
       }
+      self.running.store(nullptr, std::memory_order_relaxed);
       continue;
     }
     {
@@ -183,11 +195,14 @@ void Executor::run() {
   }
   // Handlers that wait have been told that the pool is closed; those that wait for another pool get a moment.
   lane.wait_until([&] { return lane.awaited == 0; }, kLastMoment);
+  const std::lock_guard lock(mutex_);
+  self.has_ended = true;
+  has_ended_.notify_all();
 }
 
 bool Executor::is_mine() const { return executor_of_this_thread == this; }
 
-void Executor::stop() {
+std::vector<std::string> Executor::stop(Instant until) {
   WEIR_CHECK(!is_mine(),
              "the last handle of a pool was dropped inside one of its own handlers: keep a handle outside and close "
              "the pool from there");
@@ -196,8 +211,26 @@ void Executor::stop() {
     is_stopping_.store(true, std::memory_order_relaxed);
     for (Sleeper* sleeper : idle_) sleeper->lane->nudge();
   }
-  for (std::thread& thread : threads_) thread.join();
-  threads_.clear();
+  std::vector<std::string> left;
+  for (auto& each : threads_) {
+    if (!each->thread.joinable()) continue;
+    {
+      std::unique_lock lock(mutex_);
+      while (!each->has_ended && worker::read_clock() < until) has_ended_.wait_for(lock, worker::wait_until(until));
+      if (!each->has_ended) {
+        const MethodEntry* const method = each->running.load(std::memory_order_relaxed);
+        left.push_back(method == nullptr ? std::string() : method->name);
+        each->thread.detach();
+        continue;
+      }
+    }
+    each->thread.join();
+  }
+  drop_queued();
+  return left;
+}
+
+void Executor::drop_queued() {
   while (IncomingRecord* record = pop()) {
     drop_message(*record);
     if (std::exchange(record->errand, IncomingRecord::Errand::answer) == IncomingRecord::Errand::complete) {

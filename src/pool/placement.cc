@@ -309,13 +309,19 @@ Result<std::shared_ptr<Placed>> Placements::find(std::string_view name) {
   return std::unexpected(Error(Code::unknown_method, "nothing is placed under the name \"" + std::string(name) + "\""));
 }
 
-void Placements::clear() {
+void Placements::clear(Visitors visitors) {
   decltype(by_name_) all;
   {
     std::lock_guard lock(mutex_);
     all.swap(by_name_);
   }
-  for (const auto& [name, placed] : all) static_cast<void>(placed->retire());
+  for (const auto& [name, placed] : all) {
+    if (visitors == Visitors::may_stay) {
+      placed->retire_soon();
+    } else {
+      static_cast<void>(placed->retire());
+    }
+  }
 }
 
 }  // namespace weir::pool

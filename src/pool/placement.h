@@ -42,6 +42,8 @@ class Placed {
 
   // Waits for who is inside; lets nobody in from then on. An error: the caller is inside.
   Result<void> retire();
+  // Does not wait for who is inside.
+  void retire_soon() { is_retiring_.store(true, std::memory_order_release); }
 
  private:
   Error gone() const;
@@ -67,8 +69,9 @@ class Placements {
   Result<void> add(std::string_view name, Placement placement);
   Result<void> remove(std::string_view name);
   Result<std::shared_ptr<Placed>> find(std::string_view name);
-  // All of them; the pool is closed.
-  void clear();
+  // All of them; the pool is closed. Who is inside is waited for, unless it may stay there.
+  enum class Visitors : std::uint8_t { are_waited_for, may_stay };
+  void clear(Visitors visitors);
 
  private:
   struct TextHash {

@@ -223,7 +223,7 @@ pool::Post& PoolState::add_post(std::size_t index, OpenedLink opened, engine::En
                                                        .buffers = std::move(opened.buffers),
                                                        .link = std::move(opened.link),
                                                        .subscriber = config_.subscriber,
-                                                       .executor = executor_.get(),
+                                                       .executor = executor_,
                                                        .handshaker = handshaker_,
                                                        .forwarding = shares_port ? forwarding_ : nullptr,
                                                        .seed = random_word(),

@@ -18,6 +18,7 @@ namespace weir::detail {
 namespace {
 
 constexpr std::chrono::milliseconds kLastHandleDeadline{200};
+constexpr std::chrono::seconds kLastHandlers{5};  // may still run when the last handle goes
 constexpr std::chrono::microseconds kQuietCheck{500};
 constexpr std::chrono::milliseconds kLoanCheck{1};  // whether a loop that somebody borrowed is back
 constexpr std::chrono::milliseconds kGoodbye{200};  // for what ends at the end of close(), after its deadline
@@ -25,6 +26,22 @@ constexpr std::chrono::milliseconds kGoodbye{200};  // for what ends at the end 
 constexpr const char* kClosedInside =
     "a pool was closed, or its last handle dropped, inside a handler or continuation on the thread that turns a loop: "
     "keep a handle outside and close the pool from there";
+
+// `names`: of the methods, one for each handler; empty if it is none.
+Error left_behind(std::vector<std::string> names) {
+  std::ranges::sort(names);
+  std::string list;
+  for (std::size_t i = 0, count = 0; i < names.size(); i += count) {
+    count = static_cast<std::size_t>(std::ranges::count(names, names[i]));
+    list += list.empty() ? "" : ", ";
+    list += names[i].empty() ? "a continuation, resumed coroutine, rule, subscriber or another pool's handler"
+                             : "\"" + names[i] + "\"";
+    list += " (" + std::to_string(count) + ")";
+  }
+  return {Code::timeout, "handlers were still running at the deadline and go on by themselves: " + list +
+                             ". Their threads, and calls that wait for these, end when they return; what they use must "
+                             "live until then"};
+}
 
 }  // namespace
 
@@ -34,11 +51,11 @@ PoolState::PoolState(Config config, std::shared_ptr<worker::Crew> crew, bool own
   buffers_ = buffer::BufferPool::create(memory, {.bytes = config_.limits.buffer_bytes});
   arrivals_ = pool::LastingMemory::create(std::move(memory));
   if (crew_->has_threads() && config_.executor_threads > 0) {
-    executor_ = std::make_unique<pool::Executor>(config_.executor_threads, config_.limits.executor_queue);
+    executor_ = pool::Executor::start(config_.executor_threads, config_.limits.executor_queue);
   }
 }
 
-PoolState::~PoolState() { static_cast<void>(close(kLastHandleDeadline)); }
+PoolState::~PoolState() { static_cast<void>(finish(kLastHandleDeadline, kLastHandlers)); }
 
 void PoolState::close_in_child() {
   for (auto& post : posts_) post->close_in_child();
@@ -213,7 +230,40 @@ bool PoolState::wait_until_quiet(Instant until) {
   }
 }
 
-Result<void> PoolState::close(std::chrono::nanoseconds deadline) {
+Result<void> PoolState::close(std::chrono::nanoseconds deadline) { return finish(deadline, kGoodbye); }
+
+// Records on their way to a post name their peers.
+std::shared_ptr<const void> PoolState::all_peers() {
+  auto all = std::make_shared<std::vector<std::shared_ptr<PeerState>>>();
+  std::lock_guard lock(peers_mutex_);
+  for (const auto& [name, peer] : peers_) all->push_back(peer);
+  return all;
+}
+
+bool PoolState::leave(Instant until, Instant handlers_until) {
+  bool have_left = true;
+  if (!crew_->has_threads()) {
+    for (auto& post : posts_) have_left &= post->leave(until);
+    return have_left;
+  }
+  const std::shared_ptr<const void> peers = all_peers();
+  for (auto& post : posts_) post->begin_to_leave(peers);
+  for (auto& post : posts_) have_left &= post->has_left_by(handlers_until);
+  return have_left;
+}
+
+// Of the workers whose posts have not left: the methods that keep them, empty where it is no handler of this pool.
+std::vector<std::string> PoolState::handlers_on(const std::vector<std::uint32_t>& workers) const {
+  std::vector<std::string> names;
+  for (const std::uint32_t index : workers) {
+    const pool::MethodEntry* running = posts_[index]->running();
+    if (running == nullptr && first_caller_ != 0) running = posts_[first_caller_ + index]->running();
+    names.push_back(running == nullptr ? std::string() : running->name);
+  }
+  return names;
+}
+
+Result<void> PoolState::finish(std::chrono::nanoseconds deadline, std::chrono::nanoseconds handlers) {
   // Acquire: the last handle of a closed pool may go anywhere, and finds everything stopped.
   if (has_closed_.load(std::memory_order_acquire)) return {};
   WEIR_CHECK(worker::thread_context.loops_entered == 0, kClosedInside);
@@ -225,13 +275,26 @@ Result<void> PoolState::close(std::chrono::nanoseconds deadline) {
   const Instant until = worker::read_clock() + deadline;
   const bool was_quiet = wait_until_quiet(until);
   buffers_->close();
-  bool have_left = true;
-  for (auto& post : posts_) have_left &= post->leave(std::max(until, worker::read_clock() + kGoodbye));
-  bool have_handshakes_ended = !handshaker_ || handshaker_->leave(std::max(until, worker::read_clock() + kGoodbye));
-  if (executor_) executor_->stop();
-  placements_->clear();
-  if (owns_crew_) have_handshakes_ended &= crew_->stop(std::max(until, worker::read_clock() + kGoodbye));
+  // One instant for all that follows: threads that do not answer are not waited for one after the other.
+  const Instant end = std::max(until, worker::read_clock() + kGoodbye);
+  const Instant handlers_end = std::max(until, worker::read_clock() + handlers);
+  const bool have_left = leave(end, handlers_end);
+  std::vector<std::uint32_t> stuck;  // workers
+  for (std::size_t i = 0; i < crew_->size() && crew_->has_threads(); ++i) {
+    const bool is_stuck = !posts_[i]->has_left_by({}) ||
+                          (first_caller_ != 0 && !posts_[first_caller_ + i]->has_left_by({}));
+    if (is_stuck) stuck.push_back(static_cast<std::uint32_t>(i));
+  }
+  std::vector<std::string> running = handlers_on(stuck);
+  bool have_handshakes_ended = !handshaker_ || handshaker_->leave(std::max(end, worker::read_clock()));
+  if (executor_) {
+    for (std::string& name : executor_->stop(handlers_end)) running.push_back(std::move(name));
+  }
+  placements_->clear(have_left && running.empty() ? pool::Placements::Visitors::are_waited_for
+                                                  : pool::Placements::Visitors::may_stay);
+  if (owns_crew_) have_handshakes_ended &= !crew_->stop(handlers_end, end).handshakes;
   has_closed_.store(true, std::memory_order_release);
+  if (!running.empty()) return std::unexpected(left_behind(std::move(running)));
   if (!have_left) {
     return std::unexpected(Error(
         Code::timeout, std::string(kOwnerDoesNotPoll) + ": the pool ends when it does, or when that thread ends"));

@@ -94,6 +94,12 @@ class PoolState {
   Result<void> open_shared_posts(Address& bind, engine::EngineConfig engine);
   void report_clamped_buffers(pool::Post& post, const link::LinkReport& report);
   bool wait_until_quiet(Instant until);
+  // What close() and the last handle do. `handlers`: how long those that run on threads of the pool are waited for, if
+  // that is longer.
+  Result<void> finish(std::chrono::nanoseconds deadline, std::chrono::nanoseconds handlers);
+  bool leave(Instant until, Instant handlers_until);
+  std::shared_ptr<const void> all_peers();
+  std::vector<std::string> handlers_on(const std::vector<std::uint32_t>& workers) const;
   std::shared_ptr<PeerState> make_peer(std::string_view address, const PeerOptions& options);
 
   const ForkGuard fork_guard_;
@@ -102,7 +108,7 @@ class PoolState {
   const bool owns_crew_;
   std::shared_ptr<buffer::BufferPool> buffers_;
   std::shared_ptr<buffer::Memory> arrivals_;
-  std::unique_ptr<pool::Executor> executor_;
+  std::shared_ptr<pool::Executor> executor_;
   std::shared_ptr<pool::Handshaker> handshaker_;  // identity mode
   std::shared_ptr<pool::Forwarding> forwarding_;  // of workers that share a port
   // One per worker; if workers share a port, one more per worker for its calls, from first_caller_ on.

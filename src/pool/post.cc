@@ -12,6 +12,7 @@
 #include "pool/keep.h"
 #include "pool/ties.h"
 #include "worker/thread_context.h"
+#include "worker/waiting.h"
 
 namespace weir::pool {
 namespace {
@@ -40,12 +41,12 @@ Post::Post(Options options)
       buffers_(std::move(options.buffers)),
       link_(std::move(options.link)),
       engine_(std::make_shared<engine::Engine>(
-          with_memory(options.engine, options.arrivals.get(), *gate_, options.executor), entropy_, subscriber_.get(),
+          with_memory(options.engine, options.arrivals.get(), *gate_, options.executor.get()), entropy_, subscriber_.get(),
           options.seed, worker::read_clock())),
       calls_(gate_, options.engine.limits.queued_calls),
       incoming_(gate_, ~std::size_t{0} >> 1),  // the engine bounds them
-      executor_(options.executor),
-      openings_(*this, executor_),
+      executor_(std::move(options.executor)),
+      openings_(*this, executor_.get()),
       handshaker_(std::move(options.handshaker)),
       forwarding_(std::move(options.forwarding)),
       forwarded_(forwarding_ != nullptr ? &forwarding_->ring(options.engine.worker) : nullptr),
@@ -72,6 +73,16 @@ bool Post::leave(Instant until) {
   if (worker_->run_on_loop([this] { leave_now(); }, until)) return true;
   worker_->post([self = shared_from_this()] { self->leave_now(); });
   return false;
+}
+
+void Post::begin_to_leave(std::shared_ptr<const void> kept) {
+  worker_->post([self = shared_from_this(), kept = std::move(kept)] { self->leave_now(); });
+}
+
+bool Post::has_left_by(Instant until) {
+  std::unique_lock lock(answer_mutex_);
+  while (!has_left_ && worker::read_clock() < until) answered_.wait_for(lock, worker::wait_until(until));
+  return has_left_;
 }
 
 void Post::leave_now() {
@@ -310,6 +321,8 @@ void Post::run_inline(void* context, transfer::IncomingTransfer& transfer, Insta
 }
 
 void Post::call_inline(MethodEntry& method, InlineRequest& request) {
+  std::atomic<const MethodEntry*>& running = method.post->running_;
+  running.store(&method, std::memory_order_relaxed);
   try {
     (*method.run_inline)(request);
   } catch (const std::exception& thrown) {
@@ -317,6 +330,7 @@ void Post::call_inline(MethodEntry& method, InlineRequest& request) {
   } catch (...) {
     fail_thrown(method, request.defer(), kNoStandardException);
   }
+  running.store(nullptr, std::memory_order_relaxed);
 }
 
 void Post::fail_thrown(const MethodEntry& method, Responder responder, std::string_view text) {
@@ -337,7 +351,9 @@ void Post::run_task(void* context, transfer::IncomingTransfer& transfer, Instant
     record->is_kept = true;
     post.queue_request(record);
   } else {
+    post.running_.store(&method, std::memory_order_relaxed);
     run_request(record);
+    post.running_.store(nullptr, std::memory_order_relaxed);
   }
 }
 

@@ -81,30 +81,33 @@ Result<std::shared_ptr<Worker>> Crew::handshake_worker() {
   return handshake_worker_ = worker;
 }
 
-Crew::~Crew() { stop(read_clock() + kLastPatience); }
+Crew::~Crew() { stop(read_clock() + kLastPatience, read_clock() + kLastHandshakes); }
 
 void Crew::close_in_child() noexcept {
   for (auto& worker : workers_) worker->close_in_child();
   if (handshake_worker_ != nullptr) handshake_worker_->close_in_child();
 }
 
-bool Crew::stop(Instant until) {
+Crew::Left Crew::stop(Instant until, Instant handshakes_until) {
   {
     std::lock_guard lock(mutex_);
     is_stopping_ = true;
   }
   stop_requested_.notify_all();
   if (watchdog_.joinable()) watchdog_.join();
+  if (!left_.workers.empty() || left_.handshakes) return left_;  // these threads have their workers
+  for (auto& worker : workers_) worker->request_stop();
   for (auto& worker : workers_) {
-    worker->stop_and_join();
-    worker->retire();
+    if (worker->stop_by(until, worker)) {
+      worker->retire();
+    } else {
+      left_.workers.push_back(worker->index());
+    }
   }
-  if (handshake_worker_ == nullptr) return true;
-  if (was_let_go_) return false;  // its thread has it
-  const bool has_ended = handshake_worker_->stop_by(until, handshake_worker_);
-  was_let_go_ = !has_ended;
-  if (has_ended) handshake_worker_->retire();
-  return has_ended;
+  if (handshake_worker_ == nullptr) return left_;
+  left_.handshakes = !handshake_worker_->stop_by(handshakes_until, handshake_worker_);
+  if (!left_.handshakes) handshake_worker_->retire();
+  return left_;
 }
 
 void Crew::watch() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -40,16 +41,22 @@ class Crew {
   // Where handshakes are made: a thread of their own, started on first use and shared by all pools, because one takes
   // milliseconds. Without threads, the only loop there is.
   Result<std::shared_ptr<Worker>> handshake_worker();
-  // The workers' threads are waited for, as their handlers must have ended; the handshake thread, which may be inside
-  // of an application's function, until then. False: it goes on by itself until that function returns.
-  bool stop(Instant until);
+  // Which threads had not ended by then. Each may be inside of an application's function: it goes on by itself until
+  // that function returns, and keeps its worker until then.
+  struct Left {
+    std::vector<std::uint32_t> workers;  // by index
+    bool handshakes = false;
+  };
+  Left stop(Instant until, Instant handshakes_until);
 
   bool is_in_child() const { return fork_guard_.is_in_child(); }
   // In a forked child, which never destroys a crew of its parent: closes this process's copies of the descriptors.
   void close_in_child() noexcept;
 
  private:
-  static constexpr Duration kLastPatience = std::chrono::milliseconds(200);  // of the destructor
+  // Of the destructor: with handlers, and with a function given to Identity::authorise().
+  static constexpr Duration kLastPatience = std::chrono::seconds(5);
+  static constexpr Duration kLastHandshakes = std::chrono::milliseconds(200);
 
   struct Watched {
     std::uint64_t turns = 0;
@@ -65,7 +72,7 @@ class Crew {
   const ForkGuard fork_guard_;
   std::vector<std::shared_ptr<Worker>> workers_;
   std::shared_ptr<Worker> handshake_worker_;
-  bool was_let_go_ = false;  // the handshake worker: its thread did not end in time
+  Left left_;  // threads that did not end in time
   std::mutex mutex_;
   std::condition_variable stop_requested_;
   bool is_stopping_ = false;

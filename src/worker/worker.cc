@@ -42,15 +42,21 @@ void Worker::stop_and_join() {
   WEIR_CHECK(thread_.get_id() != std::this_thread::get_id(),
              "the last handle of a pool was dropped on its own worker thread; keep one outside of handlers and "
              "continuations and close the pool from there");
+  request_stop();
+  thread_.join();
+}
+
+void Worker::request_stop() {
   stopping_.store(true, std::memory_order_relaxed);
   doorbell_->ring();
-  thread_.join();
 }
 
 bool Worker::stop_by(Instant until, std::shared_ptr<Worker> self) {
   if (!thread_.joinable() || is_in_child()) return true;
-  stopping_.store(true, std::memory_order_relaxed);
-  doorbell_->ring();
+  WEIR_CHECK(thread_.get_id() != std::this_thread::get_id(),
+             "the last handle of a pool was dropped on its own worker thread; keep one outside of handlers and "
+             "continuations and close the pool from there");
+  request_stop();
   {
     std::unique_lock lock(commands_mutex_);
     while (!has_ended_ && read_clock() < until) command_done_.wait_for(lock, wait_until(until));

@@ -60,6 +60,7 @@ class Worker {
   // The same, but a thread that has not ended by then is let go: it ends when it can, keeps `self` until then, and
   // touches nothing but this worker and what is on it. False then.
   bool stop_by(Instant until, std::shared_ptr<Worker> self);
+  void request_stop();  // any thread: the first half of these
 
   bool has_thread() const { return options_.has_thread; }
   // Any thread: whether the caller owns the loop.
