@@ -179,8 +179,8 @@ struct WorkerStalled {
 
 // Totals of one worker since it started. Counted from its events: calls_failed, packets_lost, packets_rejected,
 // probe_timeouts, key_rotations, addresses_changed, handshakes_failed, credit_blocked, degradations, regions_*,
-// writes_refused, records_forged and handlers_threw. The others have no events; what the handshake thread and the system
-// tell has no counter.
+// writes_refused, records_forged and handlers_threw. The others have no events; what the handshake thread and the
+// system tell has no counter.
 struct Counters {
   std::uint64_t calls_started = 0, calls_completed = 0, calls_failed = 0;
   std::uint64_t requests_received = 0, requests_dispatched = 0, requests_duplicate = 0, replies_sent = 0;

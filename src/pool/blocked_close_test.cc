@@ -1,5 +1,5 @@
-// Closing pools while something of the application's blocks: the deadline holds, and what the blocked thread uses of the
-// library stays until it returns.
+// Closing pools while something of the application's blocks: the deadline holds, and what the blocked thread uses of
+// the library stays until it returns.
 #include <gmock/gmock.h>
 
 #include <atomic>
@@ -15,9 +15,9 @@ namespace weir {
 namespace {
 
 using namespace std::chrono_literals;
-using ::testing::HasSubstr;
 using testing::await;
 using testing::client_config;
+using ::testing::HasSubstr;
 using testing::open;
 using testing::serve_echo;
 using testing::server_config;

@@ -141,7 +141,7 @@ class Gate : public std::enable_shared_from_this<Gate> {
   sync::Atomic<bool> rung{false};
   // Answers may be pending in other threads' hands when the post goes; they look at their transfers.
   std::shared_ptr<engine::Engine> engine;
-  bool sends_exception_text = false;     // Config::send_exception_text
+  bool sends_exception_text = false;      // Config::send_exception_text
   Places places;                          // in the executor's queue
   sync::Atomic<bool> is_draining{false};  // no new calls, except from handlers that still run
 

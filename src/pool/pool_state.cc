@@ -281,8 +281,8 @@ Result<void> PoolState::finish(std::chrono::nanoseconds deadline, std::chrono::n
   const bool have_left = leave(end, handlers_end);
   std::vector<std::uint32_t> stuck;  // workers
   for (std::size_t i = 0; i < crew_->size() && crew_->has_threads(); ++i) {
-    const bool is_stuck = !posts_[i]->has_left_by({}) ||
-                          (first_caller_ != 0 && !posts_[first_caller_ + i]->has_left_by({}));
+    const bool is_stuck =
+        !posts_[i]->has_left_by({}) || (first_caller_ != 0 && !posts_[first_caller_ + i]->has_left_by({}));
     if (is_stuck) stuck.push_back(static_cast<std::uint32_t>(i));
   }
   std::vector<std::string> running = handlers_on(stuck);

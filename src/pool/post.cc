@@ -41,8 +41,8 @@ Post::Post(Options options)
       buffers_(std::move(options.buffers)),
       link_(std::move(options.link)),
       engine_(std::make_shared<engine::Engine>(
-          with_memory(options.engine, options.arrivals.get(), *gate_, options.executor.get()), entropy_, subscriber_.get(),
-          options.seed, worker::read_clock())),
+          with_memory(options.engine, options.arrivals.get(), *gate_, options.executor.get()), entropy_,
+          subscriber_.get(), options.seed, worker::read_clock())),
       calls_(gate_, options.engine.limits.queued_calls),
       incoming_(gate_, ~std::size_t{0} >> 1),  // the engine bounds them
       executor_(std::move(options.executor)),

@@ -81,7 +81,7 @@ class Post final : public worker::SeatHost, public std::enable_shared_from_this<
     std::unique_ptr<link::ReceiveBufferPool> buffers;
     std::unique_ptr<link::Link> link;
     std::shared_ptr<Subscriber> subscriber;
-    std::shared_ptr<Executor> executor;  // null: handlers run on the worker
+    std::shared_ptr<Executor> executor;      // null: handlers run on the worker
     std::shared_ptr<Handshaker> handshaker;  // identity mode
     std::shared_ptr<Forwarding> forwarding;  // if others share the port
     std::uint64_t seed = 0;
@@ -102,8 +102,8 @@ class Post final : public worker::SeatHost, public std::enable_shared_from_this<
   // does is then done when the owner polls next, or ends.
   bool join(Instant until);
   bool leave(Instant until);
-  // The same for a worker with a thread, in two steps, so that all posts leave at once. The first one keeps the post, and
-  // `kept`, until it has left, which may be long after who asked for it has given up.
+  // The same for a worker with a thread, in two steps, so that all posts leave at once. The first one keeps the post,
+  // and `kept`, until it has left, which may be long after who asked for it has given up.
   void begin_to_leave(std::shared_ptr<const void> kept);
   bool has_left_by(Instant until);
   // The method whose handler runs on the worker just now. Null: none.
