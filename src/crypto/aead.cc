@@ -1,5 +1,7 @@
 #include "crypto/aead.h"
 
+#include <algorithm>
+
 #include "crypto/aead_backend.h"
 
 namespace weir::crypto {
@@ -27,6 +29,11 @@ std::unique_ptr<Aead> Aead::create(Backend backend) {
       return create_openssl();
   }
   return nullptr;
+}
+
+void leave_zeros(std::byte* to, std::size_t bytes, std::byte* tag) {
+  std::fill_n(to, bytes, std::byte{});
+  std::fill_n(tag, kTagBytes, std::byte{});
 }
 
 }  // namespace weir::crypto

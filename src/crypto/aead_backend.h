@@ -1,7 +1,6 @@
 // What the two AEAD implementations share. Included by src/crypto/*.cc only.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <memory>
@@ -66,10 +65,7 @@ class NonceGuard {
 };
 
 // What a key that must not seal leaves instead: nothing of the text.
-inline void leave_zeros(std::byte* to, std::size_t bytes, std::byte* tag) {
-  if (bytes != 0) std::memset(to, 0, bytes);
-  std::memset(tag, 0, kTagBytes);
-}
+void leave_zeros(std::byte* to, std::size_t bytes, std::byte* tag);
 
 inline void check_sizes(ByteSpan aad, ByteSpan text) {
   WEIR_CHECK(aad.size() <= kMaxSealBytes && text.size() <= kMaxSealBytes, "one seal covers at most 1 GiB; use records");
