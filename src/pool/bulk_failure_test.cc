@@ -161,8 +161,8 @@ TEST(BulkFailure, AnAnswerThatIsNonsenseIsAnErrorAndNoEmptySuccess) {
   // Applications cannot serve methods of the library's.
   const auto server = detail::PoolState::open(server_config(1)).value();
   const auto say = [&](Request) -> Task<Result<Reply>> { co_return Reply{answer}; };
-  ASSERT_TRUE(server->serve(pool::kAskMethod,
-                            {.run_task = std::make_shared<std::function<Task<Result<Reply>>(Request)>>(say)}));
+  ASSERT_TRUE(server->serve(
+      pool::kAskMethod, {.run_task = std::make_shared<pool::TaskHandler>(std::string(pool::kAskMethod.name()), say)}));
   Pool client = open(client_config(1));
   const Peer to = client.peer(server->listen_address());
   const TemporaryFile file;
