@@ -45,10 +45,10 @@ void replace(Scene& run, bool by_address) {
   run.thread([map, by_address] {
     Credential out;
     if (by_address) {
-      check(map->find_by_address(numbered_address(1), out), "the address always has a credential");
+      check(map->find_by_address(numbered_address(1), kStart, out), "the address always has a credential");
       const auto number = weir::load<std::uint64_t>(out.id.data());
       check(number < 3 && out == prepared()[number], "what is found is whole");
-    } else if (map->find(numbered_id(0), out)) {
+    } else if (map->find(numbered_id(0), kStart, out)) {
       check(out == prepared()[0], "what is found is whole");
     }
   });
