@@ -77,8 +77,8 @@ class CancellableFunction final : public CancellableCall {
 
 }  // namespace detail
 
-// Cancels one call, from any thread and at any time: also when the call is complete, also when its pool is gone; both
-// do nothing. Dropping a Canceller does not cancel. Copies cancel the same call.
+// Cancels one call, from any thread and at any time. If the call is complete or its pool is gone, cancel() does
+// nothing. Dropping a Canceller does not cancel. Copies cancel the same call.
 class Canceller {
  public:
   Canceller() = default;  // of no call: cancel() does nothing

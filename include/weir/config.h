@@ -119,8 +119,8 @@ struct Config {
   std::chrono::nanoseconds watchdog = std::chrono::seconds(10);  // 0: none
   OnHang on_hang = OnHang::report;
   std::shared_ptr<Subscriber> subscriber{};
-  // The what() of an exception that leaves a handler may name files, hosts and data of this process:
-  // event::HandlerThrew has it, callers get it only if this is set.
+  // The what() of an exception that leaves a handler may name files, hosts and data of this process. The subscriber
+  // gets it by event::HandlerThrew. Callers get it only if this is set.
   bool send_exception_text = false;
 };
 

@@ -86,7 +86,7 @@ struct CreditBlocked {
   std::uint32_t path;
   std::uint64_t limit;
 };
-// A caller's packets come from another address, which has answered: replies go there from now on.
+// A caller's packets come from another address, which has answered a challenge: replies go there from now on.
 struct AddressChanged {
   Meta meta;
   std::uint32_t path;
@@ -157,14 +157,15 @@ struct HandshakeFailed {
   std::string_view peer;
   Code code;
   std::string_view sentence;
-  std::uint64_t left_out = 0;  // failures to reach this peer since the last such event: there is one per second at most
+  // Failed handshakes with this peer since its last such event that had no event: each peer has at most one per second.
+  std::uint64_t left_out = 0;
 };
 struct Degraded {
   Meta meta;
   std::string_view what;
   std::string_view sentence;
 };
-// An exception left a handler. The caller is told that, but not the text, unless Config::send_exception_text says so.
+// An exception left a handler. The caller gets its text only if Config::send_exception_text is set.
 struct HandlerThrew {
   Meta meta;  // the worker is the one that the request came to
   std::string_view method;
@@ -191,8 +192,8 @@ struct Counters {
                 payload_bytes_received = 0;  // headers and bodies of messages, first sending only
   std::uint64_t frames_retransmitted = 0, probe_timeouts = 0, ecn_marks = 0, key_rotations = 0;
   std::uint64_t addresses_changed = 0;    // of callers
-  std::uint64_t datagrams_forwarded = 0,  // to another worker at the same port, whose path they name
-      forwards_dropped = 0;               // because that worker had no room, or there were too many
+  std::uint64_t datagrams_forwarded = 0,  // to another worker at the same port, which has their path
+      forwards_dropped = 0;               // because that worker had no room, or the limit per millisecond was reached
   std::uint64_t handshakes_started = 0, handshakes_completed = 0, handshakes_failed = 0;
   std::uint64_t credit_blocked = 0, flow_resets_sent = 0, degradations = 0;
   std::uint64_t large_messages_received = 0, tokens_used = 0;  // tokens: large messages that went without asking first

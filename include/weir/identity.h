@@ -46,7 +46,7 @@ class Identity {
   Identity authorise(std::function<bool(std::string_view name)> may_call_us) const;
 
   // Keeps the secret that lets peers trust a restarted pool's word that it forgot them. 32 bytes, made if missing.
-  // Without a file the secret comes from the private key, so that only a restart with another key is noticed late. With
+  // Without a file the secret is derived from the private key: only a restart with another key is noticed late. With
   // fixed ports (Config::data_port) peers notice a restart within a round trip; otherwise when probes go unanswered or
   // the port turns out to be closed.
   Identity signer_file(std::string path) const;

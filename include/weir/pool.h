@@ -156,8 +156,8 @@ class Pool {
                                    const BroadcastOptions& options = {}) const;
 
   // Stops taking calls, waits until the outstanding ones and the running handlers are done or `deadline` passed, tells
-  // the peers (who fail the rest at once), and stops. Errors: what was cut off; handlers that block are named, and go
-  // on by themselves until they return. Dropping the last handle waits 200 ms for calls and 5 s for handlers. With zero
+  // the peers (who fail the rest at once), and stops. Errors: what was cut off; handlers that block are named, and
+  // continue until they return. Dropping the last handle waits 200 ms for calls and 5 s for handlers. With zero
   // worker threads, if the thread that owns the loop does not poll, the pool ends when it does, or when that thread
   // ends; the error says so.
   Result<void> close(std::chrono::nanoseconds deadline = std::chrono::seconds(5)) const;
