@@ -23,8 +23,8 @@ ALLOWANCE = 350
 # The same program measures what a few kinds may cost beside that; each part is less than the smallest tag check.
 PARTS = {
     "key setup": "a packet's key that has no schedule is set up in the engine's one spare key",
-    "mac key": "the key of the credential that a hello or first packet names, for one CMAC",
-    "cookie": "the responder's random of an exchange: no kind needs an allowance for it",
+    "mac key": "the key of the credential that a hello, reply or first packet names, for one CMAC",
+    "cookie": "the responder's random of an exchange, which the answer to a hello carries",
 }
 EXTRA = {
     "random": (),
@@ -37,7 +37,7 @@ EXTRA = {
     "forged, active path, unknown key": (),
     "forged, idle path": ("key setup",),
     "hello, malformed": (),
-    "hello, answered": (),
+    "hello, answered": ("cookie",),
     "hello, over the limit": (),
     "first, unknown exchange": (),
     "first, unused exchange": (),
@@ -50,7 +50,7 @@ EXTRA = {
     "known credential, hello": ("mac key",),
     "known credential, first": ("mac key",),
     "known credential, hello_reply": (),
-    "known credential, hello_reply of one who saw the hello": (),
+    "known credential, hello_reply of one who saw the hello": ("mac key",),
     "known credential, notice of one who saw the hello": (),
     "unknown credential, hello": (),
     "unknown credential, first": (),

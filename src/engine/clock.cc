@@ -181,7 +181,7 @@ Duration Core::keepalive_of(const Path& path) const {
 
 void Core::update_timer(Path& path, Instant now) {
   Instant next = earliest(earliest(path.loss.deadline(), path.ack_policy.deadline()), path.expires);
-  next = earliest(next, path.doubt_at);
+  if (path.confirming != nullptr) next = earliest(next, path.confirming->doubt_at);
   if (is_waiting(path)) {
     const Duration silence = path.state == Path::State::confirming ? config.timeouts.connect : config.timeouts.silence;
     const Instant since = heard(path);

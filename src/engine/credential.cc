@@ -183,9 +183,9 @@ void Core::on_unknown_secret(ByteSpan datagram, const Address& from, Instant now
       confirming &&
       crypto::equal_in_constant_time(
           echo.first(wire::kNonceBytes),
-          ByteSpan(*path->first_prefix)
-              .subspan(path->first_prefix->size() - wire::kTagBytes - wire::kNonceBytes, wire::kNonceBytes));
-  if ((!is_to_first && !crypto::equal_in_constant_time(echo, ByteSpan(peer.random).first(echo.size()))) ||
+          ByteSpan(path->confirming->prefix)
+              .subspan(path->confirming->prefix.size() - wire::kTagBytes - wire::kNonceBytes, wire::kNonceBytes));
+  if ((!is_to_first && !peer.is_own_random(echo)) ||
       !is_tag_of(confirming ? path->known_reset_key() : &known->reset_key, kUnknownSecret | unknown->to_path,
                  telling_context(*unknown), datagram.data() + datagram.size() - wire::kTagBytes)) {
     return reject(event::Rejection::bad_hello, datagram.size());

@@ -179,7 +179,7 @@ TEST_F(CredentialEnd, AHelloIsNotRepeatedUnderACredentialThatHasEnded) {
 std::vector<std::byte> forged_reply(const Core& core, const Peer& peer, std::uint32_t path) {
   wire::HelloReply reply{.to_path = path, .sequence = 1, .calls = 1, .inline_bytes = 1'000, .allowance = 1'000};
   reply.responder.incarnation.fill(std::byte{77});
-  std::copy_n(peer.random.begin(), reply.echo.size(), reply.echo.begin());
+  std::copy_n(peer.random->begin(), reply.echo.size(), reply.echo.begin());
   std::vector<std::byte> bytes(wire::kHelloBytes);
   const std::size_t size = wire::encode(reply, bytes.data());
   crypto::KeyBytes key = crypto::derive_answer_key(crypto::SharedSecret::from_secret(crypto::Secret{}));
@@ -233,7 +233,7 @@ TEST(SharedSecretMode, AnUnknownSecretUnderAKeyOfZerosIsNotBelieved) {
   ASSERT_NE(path, nullptr);
   ASSERT_EQ(path->state, Path::State::confirming);
   wire::UnknownSecret forged{.to_path = path->id};
-  const ByteSpan prefix(*path->first_prefix);
+  const ByteSpan prefix(path->confirming->prefix);
   std::ranges::copy(prefix.subspan(prefix.size() - wire::kTagBytes - wire::kNonceBytes, wire::kNonceBytes),
                     forged.echo.begin());
   std::copy_n(path->remote_incarnation.begin(), forged.echo.size() - wire::kNonceBytes,

@@ -130,11 +130,7 @@ void Engine::on_unreachable(const Address& who, ByteSpan quoted, Instant now) {
   if (path == nullptr || path->state != Path::State::hello || path->remote != who || path->peer->path != path->id)
     return;
   Peer& peer = *path->peer;
-  if (!std::equal(quoted.begin() + kRandomAt,
-                  quoted.begin() + static_cast<std::ptrdiff_t>(std::min(quoted.size(), kRandomAt + peer.random.size())),
-                  peer.random.begin())) {
-    return;
-  }
+  if (!peer.is_own_random(quoted.subspan(kRandomAt, std::min<std::size_t>(quoted.size() - kRandomAt, 32)))) return;
   if (core.has_identity()) return core.doubt_address(peer);
   core.give_up_hello(peer, Code::peer_failed, "nobody listens at the peer's address", now);
 }

@@ -86,7 +86,8 @@ void Core::start_hello(Peer& peer, Instant now) {
   ++events.counters.handshakes_started;
   path->peer = &peer;
   (peer.path == kNoPath ? peer.path : peer.candidate) = path->id;
-  entropy.fill(peer.random);
+  if (peer.random == nullptr) peer.random = std::make_unique<std::array<std::byte, 32>>();
+  entropy.fill(*peer.random);
   peer.hello_started = now;
   peer.hellos_sent = 0;
   peer.has_forged_replies = false;
@@ -104,7 +105,7 @@ void Core::send_hello(Peer& peer, Instant now) {
   const wire::Hello hello{.initiator = {.path = path.id,
                                         .worker = config.worker,
                                         .port = config.port,
-                                        .random = peer.random,
+                                        .random = *peer.random,
                                         .incarnation = incarnation,
                                         .name = name_bytes(config.name)},
                           .credential = credential != nullptr ? credential->id : CredentialId{}};
@@ -162,7 +163,7 @@ void Core::on_hello_reply(ByteSpan datagram, const Address& from, Instant now) {
   const wire::HelloReply& reply = decoded->reply;
   Path* path = find_path(reply.to_path);
   if (path == nullptr || path->state != Path::State::hello || path->remote != from ||
-      !crypto::equal_in_constant_time(reply.echo, ByteSpan(path->peer->random).first(reply.echo.size()))) {
+      !path->peer->is_own_random(reply.echo)) {
     return reject(event::Rejection::bad_hello, datagram.size());
   }
   Peer& peer = *path->peer;
@@ -216,7 +217,7 @@ void Core::confirm(Peer& peer, Path& path, const Keying& keying, const wire::Hel
                                                    .responder_id = reply.responder.name,
                                                    .initiator_incarnation = incarnation,
                                                    .responder_incarnation = reply.responder.incarnation,
-                                                   .initiator_random = peer.random,
+                                                   .initiator_random = *peer.random,
                                                    .responder_random = reply.responder.random,
                                                    .initiator_path = path.id,
                                                    .responder_path = static_cast<std::uint32_t>(reply.sequence)});
@@ -248,19 +249,21 @@ void Core::confirm(Peer& peer, Path& path, const Keying& keying, const wire::Hel
                            .initiator = {.path = path.id,
                                          .worker = config.worker,
                                          .port = config.port,
-                                         .random = peer.random,
+                                         .random = *peer.random,
                                          .incarnation = incarnation,
                                          .name = name_bytes(config.name)},
                            .credential = path.credential};
   entropy.fill(prefix.nonce);
-  path.first_prefix = std::make_unique<std::vector<std::byte>>(wire::kMaxPrefixBytes);
-  const std::size_t bytes = wire::encode(prefix, path.first_prefix->data());
-  const BoundPrefix bound(ByteSpan(*path.first_prefix).first(bytes), reply.responder.random);
-  std::ranges::copy(keying.hello_mac(*scratch_mac)(bound.span()), path.first_prefix->data() + bytes);
-  path.first_prefix->resize(bytes + wire::kTagBytes);
+  path.confirming = std::make_unique<Path::Confirming>();
+  std::vector<std::byte>& first = path.confirming->prefix;
+  first.resize(wire::kMaxPrefixBytes);
+  const std::size_t bytes = wire::encode(prefix, first.data());
+  const BoundPrefix bound(ByteSpan(first).first(bytes), reply.responder.random);
+  std::ranges::copy(keying.hello_mac(*scratch_mac)(bound.span()), first.data() + bytes);
+  first.resize(bytes + wire::kTagBytes);
   path.state = Path::State::confirming;
   path.last_received = path.waiting_since = now;
-  path.doubt_at = now + path.loss.pto();
+  path.confirming->doubt_at = now + path.loss.pto();
   path.probes_owed = 1;  // a `first` packet goes even if there is nothing to say, so that the responder has the path
   path.ping_owed = true;
   touch(path);

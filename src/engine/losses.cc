@@ -185,9 +185,9 @@ void Core::doubt_incarnation(Path& path, Instant now) {
 // being confirmed is reason enough. It is counted from what was last heard: a caller that keeps sending puts off its
 // probes. The same process may answer the hello, and yet not hear the packets: it is asked less and less often.
 void Core::doubt_while_confirming(Path& path, Instant now) {
-  if (path.doubt_at > now) return;
+  if (path.confirming == nullptr || path.confirming->doubt_at > now) return;
   const Duration silent = now - std::max(path.last_received, path.waiting_since);
-  path.doubt_at = now + std::clamp<Duration>(2 * silent, kFirstHelloRetry, kLongestHelloRetry);
+  path.confirming->doubt_at = now + std::clamp<Duration>(2 * silent, kFirstHelloRetry, kLongestHelloRetry);
   doubt_incarnation(path, now);
 }
 

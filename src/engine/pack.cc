@@ -103,7 +103,7 @@ void Core::pack_path(Path& path, std::vector<Train>& out, Instant now) {
       cut_short = more = true;
       break;
     }
-    const std::size_t prefix = wire::kHeaderBytes + (confirming ? path.first_prefix->size() : 0);
+    const std::size_t prefix = wire::kHeaderBytes + (confirming ? path.confirming->prefix.size() : 0);
     std::byte* const text = train_end + prefix;
     const std::uint64_t frames_begin = path.frames.end();
     const auto pack = [&](bool with_ack) {
@@ -202,7 +202,8 @@ void Core::seal_packet(Path& path, std::byte* packet, std::size_t prefix, std::b
                 .number_low = static_cast<std::uint32_t>(number & ((1u << wire::kNumberBits) - 1)),
                 .path = confirming ? path.id : path.remote_id},
                packet);
-  if (confirming) std::memcpy(packet + wire::kHeaderBytes, path.first_prefix->data(), path.first_prefix->size());
+  if (confirming)
+    std::memcpy(packet + wire::kHeaderBytes, path.confirming->prefix.data(), path.confirming->prefix.size());
   path.keys.send_key().seal(crypto::make_nonce(0, number), {packet, prefix},
                             {text, static_cast<std::size_t>(end - text)}, end);
   record.bytes = static_cast<std::uint32_t>(end + wire::kTagBytes - packet);

@@ -118,16 +118,17 @@ struct Path {
   bool probe_wanted = false;
   bool ping_owed = false;  // an ack-eliciting packet is wanted even if there is nothing to say
   bool probe_response_owed = false;
-  std::uint8_t responses_owed = 0;   // initiator: to challenges of its address, in Core::challenges
-  bool is_changing = false;          // responder: its address, see Core::changes
+  std::uint8_t responses_owed = 0;  // initiator: to challenges of its address, in Core::challenges
+  bool is_changing = false;         // responder: its address, see Core::changes
+  // Initiator: authenticates the peer's unknown_path answers, if open; before that its unknown_secret answers. None:
+  // the peer has no such words to say.
+  std::optional<crypto::KeyBytes> reset_key;
+  std::uint32_t probes_owed = 0;  // packets that may go whatever the window says
+  const crypto::KeyBytes* known_reset_key() const { return reset_key ? &*reset_key : nullptr; }
   Peer* peer = nullptr;              // of an outgoing path
   transfer::CallerReference caller;  // there before its first request
   Address remote;
   crypto::Incarnation remote_incarnation{};
-  // Initiator: authenticates the peer's unknown_path answers, if open; before that its unknown_secret answers. None:
-  // the peer has no such words to say.
-  std::optional<crypto::KeyBytes> reset_key;
-  const crypto::KeyBytes* known_reset_key() const { return reset_key ? &*reset_key : nullptr; }
   CredentialId credential{};  // initiator: that it was made with
 
   // ---- sealing and opening ----
@@ -136,7 +137,11 @@ struct Path {
   std::uint64_t key_first_number = 0;  // first packet under the current sending key
   std::uint64_t key_bytes = 0;
   peer::ReplayWindow replay;
-  std::unique_ptr<std::vector<std::byte>> first_prefix;  // while confirming
+  struct Confirming {
+    std::vector<std::byte> prefix;        // of `first` packets
+    Instant doubt_at = Instant::never();  // then a second hello asks whether the peer has restarted
+  };
+  std::unique_ptr<Confirming> confirming;  // in that state
 
   // ---- recovery ----
   recovery::AckRanges received;
@@ -157,6 +162,7 @@ struct Path {
   std::uint32_t max_calls = 0;
   std::uint32_t max_bytes = 0;  // largest message that the other side takes
   std::uint32_t outstanding = 0;
+  std::uint32_t receiving = 0;  // calls to here, with fragments missing
   std::uint64_t next_generation = 1;
   OutgoingCall* partial = nullptr;  // some of its fragments are out: the rest goes before any other call
   token::CreditSenders credit;
@@ -170,10 +176,8 @@ struct Path {
   std::unique_ptr<WaitingRequests> waiting;  // for room for their answers
   std::uint64_t last_incoming = 0;           // the highest generation that a request or cancellation named
   std::uint32_t incoming_live = 0;
-  std::uint32_t replying = 0;     // of these, answered and not acknowledged
-  Instant heard_of_replies{};     // when the last of them was, or the first was made
-  std::uint32_t receiving = 0;    // of these, with fragments missing
-  std::uint32_t probes_owed = 0;  // packets that may go whatever the window says
+  std::uint32_t replying = 0;  // of these, answered and not acknowledged
+  Instant heard_of_replies{};  // when the last of them was, or the first was made
 
   // ---- control owed ----
   std::uint64_t probe_timestamp = 0;
@@ -184,8 +188,7 @@ struct Path {
   Instant expires = Instant::never();  // identity mode: with its credential. Nothing is taken or sent from then on
   Instant last_received{};
   Instant last_sent{};
-  Instant waiting_since{};              // something has been outstanding since
-  Instant doubt_at = Instant::never();  // while confirming: then a second hello asks whether the peer has restarted
+  Instant waiting_since{};  // something has been outstanding since
   schedule::Timer timer;
 };
 
@@ -196,29 +199,34 @@ struct Peer {
   std::uint32_t index = 0;
   std::uint32_t path = kNoPath;       // that carries its calls, in whatever state
   std::uint32_t candidate = kNoPath;  // a second hello, sent because the first path fell silent
+  // Identity mode:
+  bool wants_credential = false;  // in Core::wanted, or asked for
+  Hurry hurry = Hurry::none;      // in that wish
+  bool lost_path = false;         // while it stood: the next call hurries
+  bool renewing = false;          // the candidate has a new credential: it takes over although nobody restarted
   CallQueues queue;
 
   bool has_queued() const { return !queue.empty(); }
 
   // ---- identity mode ----
   HeldCredential credential;
-  bool wants_credential = false;  // in Core::wanted, or asked for
-  Hurry hurry = Hurry::none;      // in that wish
-  bool lost_path = false;         // while it stood: the next call hurries
-  bool renewing = false;          // the candidate has a new credential: it takes over although nobody restarted
 
   // ---- the hello under way ----
-  std::array<std::byte, 32> random{};
+  std::unique_ptr<std::array<std::byte, 32>> random;  // until its path is open
   Instant hello_started{};
   std::uint32_t hellos_sent = 0;
-  bool has_forged_replies = false;          // or its secret is another one
   std::uint32_t own_replies = 0;            // our own hello came back to us
-  std::uint8_t failures = 0;                // to reach it, in a row
   Instant failure_told = Instant::never();  // the last HandshakeFailed event
-  std::uint64_t failures_untold = 0;        // since
+  std::uint32_t failures_untold = 0;        // since
+  std::uint8_t failures = 0;                // to reach it, in a row
+  bool has_forged_replies = false;          // or its secret is another one
   schedule::Timer timer;
 
   bool saying_hello() const { return timer.armed(); }
+  // Whether `echo` repeats the first bytes of the random of our hello.
+  bool is_own_random(ByteSpan echo) const {
+    return random != nullptr && crypto::equal_in_constant_time(echo, ByteSpan(*random).first(echo.size()));
+  }
 };
 
 }  // namespace weir::engine

@@ -337,8 +337,8 @@ void Core::on_path_frame(Path& path, const wire::PathFrame& frame) {
   path.remote_id = frame.path;
   path.reset_key = frame.reset_key;
   path.state = Path::State::open;
-  path.doubt_at = Instant::never();
-  path.first_prefix.reset();
+  path.confirming.reset();
+  if (!path.peer->saying_hello()) path.peer->random.reset();
   // Whoever had this number at this address before is gone.
   if (has_identity()) open_paths.insert_or_assign({path.remote, path.remote_id}, path.id);
   path.peer->failures = 0;

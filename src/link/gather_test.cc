@@ -134,6 +134,7 @@ TEST(Gather, FallsBackWhenTheKernelRefusesOffload) {
 }
 
 TEST(GatherDeathTest, ChecksThatSegmentsAreOfOneSize) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a forked child sends nothing through the link of its parent
   ReceiveBufferPool pool{{}};
   Result<std::unique_ptr<Link>> link = open_udp({.bind = any_port(false), .kind = Kind::linux_offload}, pool);
   ASSERT_TRUE(link);

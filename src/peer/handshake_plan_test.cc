@@ -148,7 +148,7 @@ TEST(HandshakePlan, RenewsACertificateThatIsNotReplacedAtABoundedRate) {
 }
 
 TEST(HandshakePlan, ASuspicionAfterAFailureWaitsForTheBackoffAndNoLonger) {
-  HandshakePlan plan({.first_backoff = 100ms, .suspicion_interval = 1s});
+  HandshakePlan plan({.first_backoff = 100ms, .suspicion_burst = 1, .suspicion_interval = 1s});
   EXPECT_TRUE(plan.suspect(peer(1), kStart));
   ASSERT_EQ(start_all(plan, kStart), Started{peer(1)});
   plan.on_failure(peer(1), kStart + 1ms);  // the port is closed

@@ -79,7 +79,7 @@ void Gate::tell_forged(const buffer::Landing& landing) {
 std::string_view Gate::tell_thrown(std::string_view method, std::string_view text) {
   thrown_.fetch_add(1, std::memory_order_relaxed);  // relaxed: a count that publishes nothing
   // A handler may outlive the pool, when nobody expects news of it.
-  if (subscriber_ != nullptr && !is_closed()) {
+  if (subscriber_ != nullptr && !is_closed() && !is_in_child()) {
     subscriber_->on(event::HandlerThrew{
         .meta = {.time_ns = worker::read_clock().ns, .worker = worker_->index()}, .method = method, .text = text});
   }

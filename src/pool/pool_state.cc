@@ -22,6 +22,7 @@ constexpr std::chrono::seconds kLastHandlers{5};  // may still run when the last
 constexpr std::chrono::microseconds kQuietCheck{500};
 constexpr std::chrono::milliseconds kLoanCheck{1};  // whether a loop that somebody borrowed is back
 constexpr std::chrono::milliseconds kGoodbye{200};  // for what ends at the end of close(), after its deadline
+constexpr std::chrono::milliseconds kMoment{150};
 
 constexpr const char* kClosedInside =
     "a pool was closed, or its last handle dropped, inside a handler or continuation on the thread that turns a loop: "
@@ -110,6 +111,8 @@ std::shared_ptr<PeerState> PoolState::make_peer(std::string_view address, const 
 
 Result<void> PoolState::serve(Method method, const pool::MethodEntry& entry) {
   std::lock_guard lock(serve_mutex_);
+  // Acquire: as in finish(). A worker that a handler blocks would not answer, and its gate is still open.
+  if (has_closed_.load(std::memory_order_acquire)) return std::unexpected(Error(Code::closed, "the pool is closed"));
   Result<void> served;
   for (std::size_t i = 0; i < crew_->size(); ++i) {
     pool::Post& post = *posts_[i];
@@ -252,16 +255,23 @@ bool PoolState::leave(Instant until, Instant handlers_until) {
   return have_left;
 }
 
-// Of the workers whose posts have not left: the methods that keep them, empty where it is no handler of this pool.
-std::vector<std::string> PoolState::handlers_on(const std::vector<std::uint32_t>& workers) const {
+// One name for each worker whose posts have not left: the method that keeps it, empty where it is no handler of this
+// pool. A pool that could not be opened has fewer posts than workers.
+std::vector<std::string> PoolState::handlers_on_workers() const {
   std::vector<std::string> names;
-  for (const std::uint32_t index : workers) {
-    const pool::MethodEntry* running = posts_[index]->running();
-    if (running == nullptr && first_caller_ != 0) running = posts_[first_caller_ + index]->running();
+  for (std::size_t i = 0; crew_->has_threads() && i < std::min(crew_->size(), posts_.size()); ++i) {
+    const std::size_t caller = first_caller_ + i;
+    const bool has_caller = first_caller_ != 0 && caller < posts_.size();
+    if (posts_[i]->has_left_by({}) && (!has_caller || posts_[caller]->has_left_by({}))) continue;
+    const pool::MethodEntry* running = posts_[i]->running();
+    if (running == nullptr && has_caller) running = posts_[caller]->running();
     names.push_back(running == nullptr ? std::string() : running->name);
   }
   return names;
 }
+
+// Threads that nothing blocks still need time to notice that they are to end, also when others used all of it up.
+static Instant at_least_a_moment(Instant until) { return std::max(until, worker::read_clock() + kMoment); }
 
 Result<void> PoolState::finish(std::chrono::nanoseconds deadline, std::chrono::nanoseconds handlers) {
   // Acquire: the last handle of a closed pool may go anywhere, and finds everything stopped.
@@ -279,20 +289,15 @@ Result<void> PoolState::finish(std::chrono::nanoseconds deadline, std::chrono::n
   const Instant end = std::max(until, worker::read_clock() + kGoodbye);
   const Instant handlers_end = std::max(until, worker::read_clock() + handlers);
   const bool have_left = leave(end, handlers_end);
-  std::vector<std::uint32_t> stuck;  // workers
-  for (std::size_t i = 0; i < crew_->size() && crew_->has_threads(); ++i) {
-    const bool is_stuck =
-        !posts_[i]->has_left_by({}) || (first_caller_ != 0 && !posts_[first_caller_ + i]->has_left_by({}));
-    if (is_stuck) stuck.push_back(static_cast<std::uint32_t>(i));
-  }
-  std::vector<std::string> running = handlers_on(stuck);
+  std::vector<std::string> running = handlers_on_workers();
   bool have_handshakes_ended = !handshaker_ || handshaker_->leave(std::max(end, worker::read_clock()));
   if (executor_) {
-    for (std::string& name : executor_->stop(handlers_end)) running.push_back(std::move(name));
+    for (std::string& name : executor_->stop(at_least_a_moment(handlers_end))) running.push_back(std::move(name));
   }
   placements_->clear(have_left && running.empty() ? pool::Placements::Visitors::are_waited_for
                                                   : pool::Placements::Visitors::may_stay);
-  if (owns_crew_) have_handshakes_ended &= !crew_->stop(handlers_end, end).handshakes;
+  if (owns_crew_)
+    have_handshakes_ended &= !crew_->stop(at_least_a_moment(handlers_end), at_least_a_moment(end)).handshakes;
   has_closed_.store(true, std::memory_order_release);
   if (!running.empty()) return std::unexpected(left_behind(std::move(running)));
   if (!have_left) {

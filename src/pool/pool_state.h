@@ -99,7 +99,7 @@ class PoolState {
   Result<void> finish(std::chrono::nanoseconds deadline, std::chrono::nanoseconds handlers);
   bool leave(Instant until, Instant handlers_until);
   std::shared_ptr<const void> all_peers();
-  std::vector<std::string> handlers_on(const std::vector<std::uint32_t>& workers) const;
+  std::vector<std::string> handlers_on_workers() const;
   std::shared_ptr<PeerState> make_peer(std::string_view address, const PeerOptions& options);
 
   const ForkGuard fork_guard_;

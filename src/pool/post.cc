@@ -190,6 +190,8 @@ void Post::drop(CallRecord* record) {
 
 void Post::cancel(detail::CancellableCall* newest, Instant now) {
   while (newest != nullptr) {
+    if (gate_->is_in_child()) [[unlikely]]
+      return;  // the one before it forked, and returned in the child
     detail::CancellableCall* const call = std::exchange(newest, newest->link);
     if (!call->is_over) cancel_on_worker(*call, *engine_, now);
     call->release();
@@ -240,6 +242,8 @@ bool Post::drain(Instant now) {
   take_wishes(now);
   if (cancelled != nullptr) [[unlikely]]
     cancel(cancelled, now);
+  if (gate_->is_in_child()) [[unlikely]]
+    return false;
   take_waiting();
   take_answers(now);
   if (gate_->is_in_child()) [[unlikely]]

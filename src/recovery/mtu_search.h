@@ -46,7 +46,7 @@ class MtuSearch {
   // Another way through the network: back to the base.
   void start_over(Instant now) {
     current_ = options_.base;
-    large_losses_ = 0;
+    large_losses_ = loss_rounds_ = 0;
     start(now);
   }
 
