@@ -27,6 +27,8 @@ std::unique_ptr<Aead> create_ipsec_mb();
 // Asked before every seal. A key seals only in the process that was given it: a forked child has its parent's counters,
 // and would use the same nonces. Reports every seal to the process's nonce ledger in builds that check.
 class NonceGuard {
+  ForkGuard fork_guard_;
+
  public:
 #ifdef WEIR_CHECK_NONCES
   explicit NonceGuard(std::span<const std::byte, kKeyBytes> key) { become(key); }
@@ -58,10 +60,7 @@ class NonceGuard {
   explicit NonceGuard(std::span<const std::byte, kKeyBytes>) {}
   void become(std::span<const std::byte, kKeyBytes>) { fork_guard_ = {}; }
   [[nodiscard]] bool may_seal(const Nonce&) const { return !fork_guard_.is_in_child(); }
-
- private:
 #endif
-  ForkGuard fork_guard_;
 };
 
 // What a key that must not seal leaves instead: nothing of the text.
