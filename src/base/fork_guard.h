@@ -67,7 +67,7 @@ class OnePerProcess {
   struct Entry {
     ForkGuard fork_guard;
     Entry* inherited = nullptr;
-    T value{};
+    T value;
   };
 
   T& make(Entry* old) {

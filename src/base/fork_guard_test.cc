@@ -72,15 +72,18 @@ TEST(SharedUnlessForked, IsDestroyedWhereItWasMadeAndNowhereElse) {
 }
 
 TEST(OnePerProcess, AChildHasItsOwn) {
-  static OnePerProcess<int> number;
-  number.get() = 7;
+  struct Number {
+    int value = 0;
+  };
+  static OnePerProcess<Number> number;
+  number.get().value = 7;
   const int status = status_of_child([] {
-    if (number.get() != 0) return 1;
-    number.get() = 8;
-    return number.get() == 8 ? 0 : 2;
+    if (number.get().value != 0) return 1;
+    number.get().value = 8;
+    return number.get().value == 8 ? 0 : 2;
   });
   EXPECT_EQ(status, 0);
-  EXPECT_EQ(number.get(), 7);
+  EXPECT_EQ(number.get().value, 7);
 }
 
 }  // namespace

@@ -94,14 +94,14 @@ void Lane::deliver(const std::shared_ptr<Lane>& to, CallRecord* newest, CallReco
   to->wake();
 }
 
-void Lane::deliver(const std::shared_ptr<Lane>& to, Guest* guest) noexcept {
-  const std::shared_ptr<Lane> lane = to;
-  Guest* top = lane->guests_.load(std::memory_order_relaxed);
+// NOLINTNEXTLINE(performance-unnecessary-value-param): the guest may be destroyed, with its own reference
+void Lane::deliver(std::shared_ptr<Lane> to, Guest* guest) noexcept {
+  Guest* top = to->guests_.load(std::memory_order_relaxed);
   do {
     guest->link = top;
     // Release: as above.
-  } while (!lane->guests_.compare_exchange_weak(top, guest, std::memory_order_release, std::memory_order_relaxed));
-  lane->wake();
+  } while (!to->guests_.compare_exchange_weak(top, guest, std::memory_order_release, std::memory_order_relaxed));
+  to->wake();
 }
 
 void Lane::wake() noexcept {

@@ -46,9 +46,9 @@ class Lane : public std::enable_shared_from_this<Lane> {
   // Hands over a chain of completed records, newest to oldest, and wakes the thread if it sleeps. The caller owns a
   // reference to the lane: the thread may take the records and end before deliver() returns.
   static void deliver(const std::shared_ptr<Lane>& to, CallRecord* newest, CallRecord* oldest) noexcept;
-  // The same for a guest; any thread. `to` may be the guest's own reference: deliver() takes another one first, because
-  // the guest may be destroyed before deliver() returns.
-  static void deliver(const std::shared_ptr<Lane>& to, Guest* guest) noexcept;
+  // The same for a guest; any thread. By value: the guest may be destroyed, with its own reference, before deliver()
+  // returns.
+  static void deliver(std::shared_ptr<Lane> to, Guest* guest) noexcept;
   // Wakes the thread out of its sleep, in whichever loop that is.
   void nudge() noexcept;
 
