@@ -180,6 +180,9 @@ void Core::on_hello_reply(ByteSpan datagram, const Address& from, Instant now) {
     peer.has_forged_replies = true;
     return reject(event::Rejection::bad_hello, datagram.size());
   }
+  // The responder took us for a stranger, although it has our secret: the hello was damaged on the way. The next one is
+  // sent as if this answer had been lost.
+  if (reply.sequence == 0) return reject(event::Rejection::bad_hello, datagram.size());
   if (peer.candidate == path->id) return replace_path(peer, *path, *keying, reply, now);
   confirm(peer, *path, *keying, reply, now);
 }
