@@ -3,13 +3,15 @@
 #include <algorithm>
 #include <utility>
 
-#include "sim/identities.h"
-
 namespace weir::sim {
 
 Handshaker::Handshaker(World& world, const Options& options, crypto::Entropy& entropy, SimLink& link)
     : world_(world), options_(options), link_(link) {
-  const auto credentials = identity_of(options.host, link.local());
+  const auto& plan = options.certificates;
+  const auto credentials =
+      identity_of(options.certificate_of, world.network.address_of(options.certificate_of),
+                  plan ? validity_at(*plan, options.host, options.run_start, world.now()) : kValidity);
+  if (plan) next_certificate_ = next_certificate(*plan, options.host, options.run_start, world.now());
   handshake::Offer self;
   self.incarnation = options.incarnation;
   self.name = credentials->names().first();
@@ -59,7 +61,10 @@ std::size_t Handshaker::waiting() const {
 // ---- the engine's side ----
 
 bool Handshaker::find(const engine::CredentialId& id, Instant now, engine::KnownCredential& out) const {
-  return broker_->map().find_caller(id, now, out);
+  const bool is_known = broker_->map().find_caller(id, options_.forgets_ends ? Instant{} : now, out);
+  if (options_.forgets_ends) out.expires = Instant::never();
+  if (options_.forgets_members) out.member = 0;
+  return is_known;
 }
 
 void Handshaker::on_shown(const engine::CredentialId& id) {
@@ -88,7 +93,16 @@ void Handshaker::ask_for_credentials(Instant) {
 
 // ---- the broker's side ----
 
+void Handshaker::replace_certificate(Instant now) {
+  world_.journal.note(now, "new-certificate host", {options_.host});
+  const ShortCertificates& plan = *options_.certificates;
+  broker_->set_credentials(
+      identity_of(options_.host, link_.local(), validity_at(plan, options_.host, options_.run_start, now)));
+  next_certificate_ = next_certificate(plan, options_.host, options_.run_start, now);
+}
+
 void Handshaker::poll_once(Instant now) {
+  if (next_certificate_ <= now) replace_certificate(now);
   take_requests(now);
   if (broker_->next_deadline() <= now) broker_->on_timeout(now);
   receive(now);
@@ -97,7 +111,9 @@ void Handshaker::poll_once(Instant now) {
   take_news(now);  // what was written has ended handshakes
 }
 
-Instant Handshaker::next_deadline() const { return is_blocked() ? link_.writable_at() : broker_->next_deadline(); }
+Instant Handshaker::next_deadline() const {
+  return earliest(next_certificate_, is_blocked() ? link_.writable_at() : broker_->next_deadline());
+}
 
 void Handshaker::take_requests(Instant now) {
   for (const engine::CredentialId& id : std::exchange(shown_, {})) broker_->on_shown(id, now);
@@ -159,7 +175,8 @@ void Handshaker::take_news(Instant now) {
                          .data = data.address,
                          .is_proven = data.validated,
                          .mtu = news.credential.mtu,
-                         .expires = Instant{news.credential.expires_ns}};
+                         .member = news.credential.member,
+                         .expires = options_.forgets_ends ? Instant::never() : Instant{news.credential.expires_ns}};
     }
     waiter.is_waiting = false;
     told_.push_back(std::move(told));

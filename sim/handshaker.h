@@ -5,12 +5,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
 #include "engine/engine.h"
 #include "handshake/broker.h"
 #include "peer/hello_budget.h"
+#include "sim/identities.h"
 #include "sim/link.h"
 #include "sim/world.h"
 #include "worker/seat.h"
@@ -26,6 +28,8 @@ class Handshaker final : public engine::CredentialBook, public worker::SeatHost 
  public:
   struct Options {
     HostId host = 0;
+    HostId certificate_of = 0;  // the host, whose certificate it is
+    bool forgets_members = false;
     std::uint64_t seed = 0;
     crypto::KeyBytes signer{};
     crypto::Incarnation incarnation{};
@@ -36,6 +40,9 @@ class Handshaker final : public engine::CredentialBook, public worker::SeatHost 
     Duration simultaneous{};  // handshakes of both sides within this
     Limits limits;
     Timeouts timeouts;
+    std::optional<ShortCertificates> certificates;
+    Instant run_start{};        // if there are any
+    bool forgets_ends = false;  // of credentials: sabotage
   };
   // How long handshakes took and how many there were.
   struct Stats {
@@ -85,6 +92,7 @@ class Handshaker final : public engine::CredentialBook, public worker::SeatHost 
     engine::Credential credential;
   };
 
+  void replace_certificate(Instant now);
   void ask_for_credentials(Instant now);
   void take_requests(Instant now);
   void receive(Instant now);
@@ -96,6 +104,7 @@ class Handshaker final : public engine::CredentialBook, public worker::SeatHost 
   SimLink& link_;
   engine::Engine* engine_ = nullptr;
   std::unique_ptr<handshake::Broker> broker_;
+  Instant next_certificate_ = Instant::never();
   peer::HelloBudget budget_;
   std::unordered_map<std::uint32_t, Address> addresses_;  // of peers
   std::unordered_map<Address, Waiter, AddressHash> waiters_;

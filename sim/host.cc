@@ -45,6 +45,8 @@ std::unique_ptr<Handshaker> Host::make_handshaker(Process& process, std::uint32_
   auto handshaker =
       std::make_unique<Handshaker>(world_,
                                    Handshaker::Options{.host = id_,
+                                                       .certificate_of = identity_->certificate_of.value_or(id_),
+                                                       .forgets_members = identity_->forgets_members,
                                                        .seed = stream_seed(world_.seed, "handshaker", this_life),
                                                        .signer = process.config.signer,
                                                        .incarnation = process.config.incarnation,
@@ -54,7 +56,10 @@ std::unique_ptr<Handshaker> Host::make_handshaker(Process& process, std::uint32_
                                                        .grace = identity_->grace,
                                                        .simultaneous = identity_->simultaneous,
                                                        .limits = config_.limits,
-                                                       .timeouts = config_.timeouts},
+                                                       .timeouts = config_.timeouts,
+                                                       .certificates = identity_->certificates,
+                                                       .run_start = identity_->run_start,
+                                                       .forgets_ends = identity_->forgets_ends},
                                    process.entropy, *process.handshake_link);
   process.config.credentials = handshaker.get();
   process.config.secret.reset();
@@ -188,7 +193,7 @@ void Host::run_at(Instant when, EventQueue::Action action) {
 
 void Host::poll_at(Instant when) {
   if (when.is_never()) return;
-  when = std::max(when, stalled_until_);
+  when = std::max({when, stalled_until_, busy_until_});
   if (when >= next_poll_) return;
   next_poll_ = when;
   world_.queue.at(when, [this, ticket = ++poll_ticket_] {
@@ -201,12 +206,19 @@ Instant Host::noticed_at(Instant deadline) {
   return deadline + between(lateness_, Duration{0}, timer_lateness_);
 }
 
+void Host::be_busy(std::uint64_t datagrams) {
+  busy_until_ = world_.now() + static_cast<std::int64_t>(datagrams) * datagram_cost_;
+}
+
 void Host::poll() {
   ++polls_;
   next_poll_ = Instant::never();
   Process& process = *process_;
   const Instant soon = world_.now() + kPollDelay;
+  const Counters& counters = process.engine.events().counters;
+  const std::uint64_t before = counters.packets_received + counters.packets_sent;
   process.seat.poll_once(world_.now());
+  be_busy(counters.packets_received + counters.packets_sent - before);
   if (forgets_regions_) {
     engine::Core& core = engine::testing::EngineAccess::core(process.engine);
     core.wheel.cancel(core.regions_timer);

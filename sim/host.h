@@ -36,8 +36,13 @@ inline constexpr Duration kPollDelay{1'000};
 struct HostIdentity {
   bool keeps_signer = true;  // when its process restarts
   std::int64_t clock_error_seconds = 0;
+  std::optional<HostId> certificate_of;              // another host's certificate, which both have
+  bool forgets_members = false;                      // does not know who has made a path
   Duration grace = std::chrono::seconds(30);         // see peer::SecretMap
   Duration simultaneous = std::chrono::seconds(10);  // the same
+  std::optional<ShortCertificates> certificates{};
+  Instant run_start{};        // if there are any
+  bool forgets_ends = false;  // of credentials: sabotage
 };
 
 class Host {
@@ -89,6 +94,8 @@ class Host {
   // From now on the process is late for each of its timers, by any time up to this.
   void set_timer_lateness(Duration longest) { timer_lateness_ = longest; }
   Duration timer_lateness() const { return timer_lateness_; }
+  // So long does the process work on each datagram that it receives or sends. It polls nothing meanwhile.
+  void set_datagram_cost(Duration cost) { datagram_cost_ = cost; }
 
   // Something was submitted or answered outside of a poll.
   void wake() { poll_at(world_.now() + kPollDelay); }
@@ -119,6 +126,7 @@ class Host {
   // When the process notices that a timer has run out.
   Instant noticed_at(Instant deadline);
   void poll();
+  void be_busy(std::uint64_t datagrams);
 
   static constexpr std::uint64_t kMemoryBytes = std::uint64_t{1} << 32;  // beyond every limit of a scenario
 
@@ -136,6 +144,8 @@ class Host {
   Instant stalled_until_{};
   Duration stalled_{0};
   Duration timer_lateness_{0};
+  Duration datagram_cost_{0};
+  Instant busy_until_{};
   Random lateness_;
   Instant next_poll_ = Instant::never();
   std::uint64_t poll_ticket_ = 0;  // of the one scheduled poll that counts

@@ -275,7 +275,7 @@ void HostileService::check_bounds(Host& host) {
     }
     if (path.large == nullptr) return;
     check_starving(host, path);
-    const std::uint64_t largest = *std::ranges::max_element(path.large->account.bytes);
+    const std::uint64_t largest = *std::ranges::max_element(path.large->account().bytes);
     if (largest > limits.large_bytes_per_peer) {
       checker_.violation(fmt::format("{} has {} bytes of large messages at host {}; its share is {}",
                                      path.remote.to_string(), largest, host.id(), limits.large_bytes_per_peer));
@@ -288,7 +288,10 @@ void HostileService::verify_ledger(Host& host) {
   engine::Core& core = EngineAccess::core(host.engine());
   std::vector<const token::SenderAccount*> accounts;
   core.paths.for_each([&](engine::Path& path) {
-    if (path.large != nullptr && path.large->account.open) accounts.push_back(&path.large->account);
+    if (path.large != nullptr && path.large->own.open) accounts.push_back(&path.large->own);
+  });
+  core.members.for_each([&](const engine::Member& member) {
+    if (member.large != nullptr) accounts.push_back(member.large.get());
   });
   core.grants.verify(accounts.data(), accounts.size());
 }
@@ -302,7 +305,7 @@ bool HostileService::is_hostile(const Address& address) const {
 // keeps memory without going on loses it to those who wait (G-3, G-9).
 void HostileService::check_starving(const Host& host, const engine::Path& path) {
   if (is_hostile(path.remote)) return;
-  const token::SenderAccount& account = path.large->account;
+  const token::SenderAccount& account = path.large->account();
   bool waits = false;
   for (const token::Ask* line = account.lines; line != nullptr; line = line->next_line) waits |= line->purse == 0;
   const std::pair key{host.id(), path.serial};

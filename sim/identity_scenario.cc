@@ -179,6 +179,26 @@ void identity_renew(Scenario& s, Random& random) {
   s.least_success = 0.95;
 }
 
+// Certificates that live for 30 s and are replaced every 15 s, on both sides, under a load that never rests for long.
+// That of one more caller is not replaced.
+void identity_short(Scenario& s, Random& random) {
+  identities(s, random, 2);
+  s.hosts = static_cast<std::uint32_t>(between(random, 3, 4));
+  split(s, s.hosts - 1);
+  if (s.hosts == 4 && random.chance(0.5)) s.workload.callees.push_back(0);
+  s.identity->certificates = ShortCertificates{
+      .not_replaced = s.hosts - 2, .ends_after_seconds = static_cast<std::int64_t>(between(random, 20, 80))};
+  s.faults.loss = random.chance(0.5) ? 0.01 : 0;
+  s.is_punctual = random.chance(0.5);
+  s.span = 120s;
+  s.workload.window = 2;
+  s.workload.calls_per_caller = 600;
+  s.workload.think_time = s.span * (2 * s.workload.window) / s.workload.calls_per_caller;
+  s.workload.must_succeed = true;
+  s.least_credentials = 8;
+  s.handshake_interval = 1s;
+}
+
 void identity_restart(Scenario& s, Random& random) {
   identities(s, random, 2);
   s.identity->keeps_signer = true;
@@ -207,6 +227,49 @@ void identity_replay(Scenario& s, Random& random) {
   s.crashes = static_cast<std::uint32_t>(random.below(3));
   s.longest_absence = 20ms;
   s.rotate_packets = random.chance(0.5) ? 64 : 1u << 22;
+}
+
+// Room for a few messages, or a few dozens. The hostile member has several hosts, which want more than they are ever
+// given, name the most urgent priority and keep what they have: for ever, or for as long as everybody does.
+void members(Scenario& s, Random& random) {
+  identities(s, random, 2);
+  MemberShape& shape = s.members.emplace();
+  shape.honest = static_cast<std::uint32_t>(between(random, 1, 4));
+  shape.hostile = static_cast<std::uint32_t>(between(random, 2, 6));
+  shape.is_large = random.chance(0.4);
+  shape.service = between(random, 10ms, 25ms);
+  shape.holding = random.chance(0.6) ? 1h : shape.service;
+  s.span = 3s;
+  shape.newcomer_after = between(random, 800ms, 1'200ms);
+  s.hosts = shape.hosts();
+  s.limits.calls_per_peer = 1'024;
+  s.limits.peers = 2 * (shape.honest + 2);  // half of them are as many as there are others
+  s.link.latency = between(random, 5us, 50us);
+  s.link.bytes_per_second = 12'500'000'000;
+  s.link.queue_bytes = 1u << 20;
+  s.link.datagram_bytes = 8'972;
+  if (shape.is_large) {
+    shape.bytes = between(random, 32'768, 100'000);
+    s.limits.message_bytes = 128 * 1024;
+    s.limits.large_request_bytes = s.limits.large_bytes_per_peer = s.limits.nested_large_request_bytes =
+        between(random, 4, 12) * 128 * 1024;
+    s.limits.large_reply_bytes = s.limits.large_request_bytes;
+    s.socket.receive_buffer_bytes = 4u << 20;
+    shape.window = static_cast<std::uint32_t>(s.limits.large_request_bytes / shape.bytes) + 2;
+  } else {
+    // Of large messages fewer fit than there are members, and a part of the room is of use to nobody.
+    shape.bytes = between(random, 2'000, shape.honest <= 2 ? 16'000 : 8'000);
+    s.socket.receive_buffer_bytes = between(random, 212'992, 1'000'000);
+    shape.window = static_cast<std::uint32_t>(s.socket.receive_buffer_bytes / 4 / shape.bytes) + 2;
+  }
+  shape.round_trip = 2 * s.link.latency + 500us;  // with what others have in flight
+  s.workload.callers.clear();
+  for (HostId host = 1; host < s.hosts; ++host) s.workload.callers.push_back(host);
+  s.workload.callees = {0};
+  s.workload.calls_per_caller = 0;
+  s.workload.nested = 0;
+  s.workload.largest_bytes = 1'000;
+  s.is_punctual = true;
 }
 
 void identity_mixed(Scenario& s, Random& random) {

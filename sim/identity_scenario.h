@@ -15,6 +15,8 @@ void identity_evict(Scenario& s, Random& random);
 void identity_renew(Scenario& s, Random& random);
 void identity_restart(Scenario& s, Random& random);
 void identity_replay(Scenario& s, Random& random);
+void identity_short(Scenario& s, Random& random);
+void members(Scenario& s, Random& random);
 void identity_mixed(Scenario& s, Random& random);
 
 }  // namespace weir::sim

@@ -53,7 +53,7 @@ std::size_t SimLink::receive(std::vector<link::Datagram>& out) {
                      .ecn = static_cast<link::Ecn>(packet.ecn),
                      .buffer = buffer});
       room = room.subspan(packet.bytes.size());
-      inbox_bytes_ -= packet.bytes.size();
+      inbox_bytes_ -= packet.bytes.size() + options_.datagram_overhead_bytes;
       inbox_.pop_front();
       ++count;
     }
@@ -122,11 +122,12 @@ link::LinkReport SimLink::report() const {
 }
 
 void SimLink::arrive(const Packet& packet) {
-  if (packet.bytes.size() > kMaxDatagramBytes || inbox_bytes_ + packet.bytes.size() > options_.receive_buffer_bytes) {
+  const std::size_t taken = packet.bytes.size() + options_.datagram_overhead_bytes;
+  if (packet.bytes.size() > kMaxDatagramBytes || inbox_bytes_ + taken > options_.receive_buffer_bytes) {
     ++dropped_;
     return;
   }
-  inbox_bytes_ += packet.bytes.size();
+  inbox_bytes_ += taken;
   inbox_.push_back(packet);
   on_arrival_();
 }

@@ -17,6 +17,7 @@ class SimLink final : public link::Link, public Port {
  public:
   struct Options {
     std::size_t receive_buffer_bytes = 1u << 20;  // a socket drops what does not fit
+    std::size_t datagram_overhead_bytes = 0;      // that each datagram takes of it beside its own
     std::size_t max_buffers = 256;                // receive buffers in use at once
     bool blocks = true;                           // a full queue at the sender is would_block; otherwise a silent drop
   };

@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "sim/hostile_sender.h"
+#include "sim/identities.h"
 #include "sim/link.h"
+#include "sim/member_trial.h"
 #include "sim/network.h"
 #include "sim/workload.h"
 #include "weir/config.h"
@@ -22,6 +24,7 @@ struct IdentityShape {
   std::optional<Faults> handshake_faults;         // of the handshakes' datagrams; none: those of all others
   Duration grace = std::chrono::seconds(30);
   Duration simultaneous = std::chrono::seconds(10);
+  std::optional<ShortCertificates> certificates;
 };
 
 // A process that dies so long after the n-th datagram has reached the switch, of the run, or from the first datagram of
@@ -83,10 +86,12 @@ struct Scenario {
   std::vector<RevokeAt> revokes_at;
   Duration attack_interval{0};  // 0: nobody attacks
   HostileShape hostile;
+  std::optional<MemberShape> members;
 
   // A restarted callee must be of use again so soon after the first packet that reaches it.
   bool measures_recovery = false;
   std::uint32_t least_credentials = 0;  // that each caller is given in the run
+  Duration handshake_interval{0};       // on average a caller begins at most one with each callee in so long; 0: any
   double least_success = 0;             // share of the calls that must get an answer
   double least_advantage = 0;           // by which urgent calls must be faster than bulk ones; 0: nobody looks
 };
@@ -95,6 +100,7 @@ struct Scenario {
 inline constexpr Duration kLongestStall = std::chrono::seconds(5);
 
 std::span<const std::string_view> scenario_names();
+std::span<const std::string_view> other_scenario_names();   // that run only if they are named
 std::string_view describe_scenario(std::string_view name);  // what goes wrong in it; empty if there is no such
 // Nothing if there is no scenario of that name.
 std::optional<Scenario> make_scenario(std::string_view name, std::uint64_t seed);

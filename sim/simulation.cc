@@ -21,6 +21,15 @@ constexpr Duration kTokenLife = 11s;
 constexpr Duration kShortestStall = 1ms;
 constexpr Duration kClosingTime = 5ms;  // between an orderly end and the end of the process
 
+// The one whose certificate is not replaced is the one whose calls fail from its end on.
+Scenario lapsing_at_end(Scenario scenario) {
+  if (!scenario.identity || !scenario.identity->certificates) return scenario;
+  const ShortCertificates& plan = *scenario.identity->certificates;
+  scenario.workload.lapsing = plan.not_replaced;
+  scenario.workload.lapses_at = end_of_validity(plan, EventQueue{}.now());
+  return scenario;
+}
+
 }  // namespace
 
 Report run(const Scenario& scenario, const RunOptions& options) {
@@ -30,7 +39,7 @@ Report run(const Scenario& scenario, const RunOptions& options) {
 }
 
 Simulation::Simulation(const Scenario& scenario, const RunOptions& options)
-    : scenario_(scenario),
+    : scenario_(lapsing_at_end(scenario)),
       world_(scenario.seed, options.trace),
       checker_(world_, scenario_.name),
       workload_(world_, checker_, scenario_.workload, options.sabotage),
@@ -53,6 +62,7 @@ Simulation::Simulation(const Scenario& scenario, const RunOptions& options)
     attacker_ = std::make_unique<Attacker>(world_);
     if (!scenario_.identity) checker_.expect_misrouting();
   }
+  if (scenario_.workload.lapsing) lapse_ = std::make_unique<Lapse>(world_, checker_, scenario_.workload);
   if (scenario_.measures_recovery) recovery_ = std::make_unique<Recovery>(world_, checker_, hosts_);
 }
 
@@ -69,6 +79,9 @@ void Simulation::make_hosts() {
                                                                  .longest_starving = starving,
                                                                  .limits = scenario_.limits,
                                                                  .sabotage = sabotage_});
+  }
+  if (scenario_.members) {
+    member_trial_ = std::make_unique<MemberTrial>(world_, checker_, workload_, *scenario_.members);
   }
   for (HostId id = 0; id < scenario_.hosts; ++id) {
     world_.network.add_host(Address::v4(0x0a000001u + id, kDataPort), scenario_.link);
@@ -92,8 +105,16 @@ void Simulation::make_hosts() {
       identity = {.keeps_signer = shape->keeps_signer, .grace = shape->grace, .simultaneous = shape->simultaneous};
       const auto& errors = shape->clock_error_seconds;
       if (id < errors.size()) identity->clock_error_seconds = errors[id];
+      identity->certificates = shape->certificates;
+      identity->run_start = start_;
+      identity->forgets_ends = sabotage_ == Sabotage::forgets_ends;
+      if (scenario_.members && scenario_.members->is_hostile(id)) {
+        identity->certificate_of = static_cast<HostId>(scenario_.members->honest + 1);
+      }
+      identity->forgets_members = sabotage_ == Sabotage::forgets_members;
     }
     Application* application = service_ ? static_cast<Application*>(service_.get()) : &workload_;
+    if (member_trial_) application = member_trial_.get();
     if (id >= honest) {
       hostile_.push_back(std::make_unique<HostileSender>(world_, scenario_.hostile, id - honest, sabotage_));
       application = hostile_.back().get();
@@ -101,6 +122,7 @@ void Simulation::make_hosts() {
     hosts_.push_back(std::make_unique<Host>(world_, id, config, scenario_.socket, identity, *application));
     hosts_.back()->set_timer_lateness(scenario_.timer_lateness);
     workload_.add_host(*hosts_.back());
+    if (member_trial_) member_trial_->add_host(*hosts_.back());
   }
   for (HostId id = 0; id < scenario_.hosts && service_; ++id) {
     if (id < honest) {
@@ -299,6 +321,17 @@ void Simulation::check_credentials() {
   }
 }
 
+void Simulation::check_handshakes() {
+  const double most = static_cast<double>((world_.now() - start_).count()) /
+                      static_cast<double>(scenario_.handshake_interval.count()) *
+                      static_cast<double>(scenario_.workload.callees.size());
+  for (HostId host : scenario_.workload.callers) {
+    const std::uint64_t started = hosts_[host]->handshaker()->endpoint_stats().started;
+    if (static_cast<double>(started) <= most) continue;
+    checker_.violation(fmt::format("host {} began {} handshakes, more than {:.0f}", host, started, most));
+  }
+}
+
 bool Simulation::nothing_was_lost() const {
   const NetworkCounts& counts = world_.network.counts();
   const auto dropped = [this](const auto& host) {
@@ -358,6 +391,7 @@ Report Simulation::run() {
   if (attacker_) attacker_->start(scenario_.attack_interval);
   run_until(start_ + scenario_.span, [this] { return workload_.is_done() && world_.now() >= start_ + scenario_.span; });
   workload_.stop();
+  if (member_trial_) member_trial_->stop();
   restore();
 
   // Everything must end, then come to rest. Then everybody calls everybody: once to find out who restarted meanwhile,
@@ -378,12 +412,15 @@ Report Simulation::run() {
   }
   checker_.check_end();
   if (service_) service_->check_end();
+  if (member_trial_) member_trial_->check_end();
   check_leftovers(settle);
   if (scenario_.least_credentials != 0) check_credentials();
+  if (scenario_.handshake_interval.count() != 0) check_handshakes();
   if (!scenario_.workload.untrusted.empty() && !checker_.totals().failed.contains(Code::unauthenticated)) {
     checker_.violation("nobody was told that a clock or a certificate is wrong");
   }
   if (recovery_) recovery_->check_end();
+  if (lapse_) lapse_->check_end();
 
   if (attacker_) replay_conversation(settle);
   workload_.check_end();

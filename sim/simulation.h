@@ -13,6 +13,8 @@
 #include "sim/host.h"
 #include "sim/hostile_sender.h"
 #include "sim/hostile_service.h"
+#include "sim/lapse.h"
+#include "sim/member_trial.h"
 #include "sim/recovery.h"
 #include "sim/scenario.h"
 #include "sim/workload.h"
@@ -78,6 +80,7 @@ class Simulation {
   void run_for(Duration d);
   void check_leftovers(Duration patience);
   void check_credentials();
+  void check_handshakes();
   void end_hostile();
   bool nothing_was_lost() const;
   void replay_conversation(Duration settle);
@@ -90,9 +93,11 @@ class Simulation {
   Workload workload_;
   std::unique_ptr<HostileService> service_;              // if there are any hostile senders
   std::vector<std::unique_ptr<HostileSender>> hostile_;  // one for each
+  std::unique_ptr<MemberTrial> member_trial_;            // if there is one
   std::vector<std::unique_ptr<Host>> hosts_;
   std::unique_ptr<Attacker> attacker_;
   std::unique_ptr<Recovery> recovery_;
+  std::unique_ptr<Lapse> lapse_;
   std::uint64_t datagrams_ = 0;  // that reached the switch, if anything depends on it
   std::uint64_t stalls_ = 0;
   std::uint64_t crashes_ = 0;

@@ -95,7 +95,14 @@ bool Workload::quota_used_up() const {
 }
 
 bool Workload::is_untrusted(HostId host) const {
+  if (shape_.lapsing == host && world_.now() >= shape_.lapses_at) return true;
   return std::ranges::find(shape_.untrusted, host) != shape_.untrusted.end();
+}
+
+bool Workload::may_lapse(HostId host) const {
+  // The clocks of handshakes count whole seconds.
+  constexpr Duration kClockStep = std::chrono::seconds(1);
+  return shape_.lapsing == host && world_.now() + shape_.longest_delay + 2 * kClockStep >= shape_.lapses_at;
 }
 
 // ---- callers -------------------------------------------------------------------------------------------------------
@@ -230,7 +237,7 @@ void Workload::submit(HostId host, const Wish& wish) {
   record.callee = wish.callee;
   record.submitted = now;
   record.must_be_refused = is_untrusted(host) || is_untrusted(wish.callee);
-  record.must_succeed = wish.must_succeed && !record.must_be_refused;
+  record.must_succeed = wish.must_succeed && !record.must_be_refused && !may_lapse(host);
   record.may_be_freed = shape_.piece_bytes != 0 &&
                         std::max(record.instruction.bytes, record.instruction.reply_bytes) > token::kSmallestRange;
   Instant deadline = now + between(choices_, wish.is_patient ? shape_.longest_deadline : shape_.shortest_deadline,

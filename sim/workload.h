@@ -6,6 +6,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/random.h"
@@ -42,6 +43,9 @@ struct WorkloadShape {
   bool must_succeed = false;      // no call may fail for a reason of the network
   std::vector<HostId> urgent;     // make small calls of the most urgent priority; all others then make large ones
   std::vector<HostId> untrusted;  // no call from or to these may succeed
+  // The certificate of this host ends and is not replaced: from then on its calls do not succeed.
+  std::optional<HostId> lapsing;
+  Instant lapses_at = Instant::never();
 };
 
 // Ways to break the rules on purpose, for tests of the checker.
@@ -63,6 +67,10 @@ enum class Sabotage : std::uint8_t {
   lets_others_write,
   shows_old_memory,
   grants_too_much,
+  // Of identities.
+  forgets_ends,
+  // Of a server.
+  forgets_members,
 };
 
 // One per run. Lives longer than the hosts.
@@ -119,6 +127,8 @@ class Workload final : public Application {
 
   bool quota_used_up() const;
   bool is_untrusted(HostId host) const;
+  // Whether the caller's certificate may end before the call does.
+  bool may_lapse(HostId host) const;
   void chain(HostId host);
   void submit(HostId host, const Wish& wish);
   Instruction choose(HostId host, const Wish& wish);

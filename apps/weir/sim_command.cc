@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "apps/weir/command.h"
+#include "sim/cold_callers.h"
 #include "sim/run.h"
 #include "sim/scenario.h"
 #include "sim/simulation.h"
@@ -24,7 +25,20 @@ struct Options {
   bool each = false;
 };
 
+// These print a table for each seed.
+int run_cold_command(const Options& options) {
+  int exit_code = 0;
+  for (std::uint64_t seed = options.seed; seed < options.seed + options.seeds; ++seed) {
+    const sim::ColdCallersReport report =
+        sim::ColdCallers(sim::make_cold_scenario(options.scenario, seed).value()).run();
+    report.print(stdout);
+    if (!report.is_good()) exit_code = 1;
+  }
+  return exit_code;
+}
+
 int run_command(const Options& options) {
+  if (sim::make_cold_scenario(options.scenario, options.seed)) return run_cold_command(options);
   std::vector<std::string_view> scenarios;
   if (options.scenario.empty()) {
     scenarios.assign(sim::scenario_names().begin(), sim::scenario_names().end());
@@ -54,9 +68,19 @@ void add_sim_command(CLI::App& app) {
 
   CLI::App* command = app.add_subcommand("sim", "Run the protocol in a simulated network and check its rules");
   std::string scenarios = "Scenarios:";
-  for (const std::string& name : names) {
+  const auto describe = [&scenarios](std::string_view name, std::string_view says) {
     scenarios.append("\n  ").append(name).append(std::string(name.size() < 22 ? 22 - name.size() : 1, ' '));
-    scenarios.append(sim::describe_scenario(name));
+    scenarios.append(says);
+  };
+  for (const std::string& name : names) describe(name, sim::describe_scenario(name));
+  scenarios.append("\nOnly if they are named; the last two take half a minute each:");
+  for (std::string_view name : sim::other_scenario_names()) {
+    describe(name, sim::describe_scenario(name));
+    names.emplace_back(name);
+  }
+  for (std::string_view name : sim::cold_scenario_names()) {
+    describe(name, sim::describe_cold_scenario(name));
+    names.emplace_back(name);
   }
   command->footer(scenarios);
   CLI::Validator one_of_them = CLI::IsMember(names);

@@ -1,12 +1,12 @@
 // Canceller: cancels a call whose handle was given to Call::then_cancellable().
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <utility>
 
+#include "weir/atomic.h"
 #include "weir/error.h"
 #include "weir/message.h"
 
@@ -56,8 +56,8 @@ class CancellableCall {
  private:
   virtual void run(Result<Reply>&& result) = 0;  // destroys the function when it has run
 
-  std::atomic<std::uint32_t> references_{2};  // of the call and of the first Canceller
-  std::atomic<bool> is_asked_{false};
+  Atomic<std::uint32_t> references_{2};  // of the call and of the first Canceller
+  Atomic<bool> is_asked_{false};
 };
 
 template <class Function>

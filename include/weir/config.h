@@ -69,7 +69,7 @@ struct Limits {
   std::size_t receive_buffers = 1024;              // 64 KiB each, per worker thread
   std::uint32_t submission_ring[8] = {1024, 1024, 1024, 1024,
                                       1024, 1024, 1024, 1024};  // per priority, thread and worker
-  std::size_t executor_queue = 64 * 1024;  // requests of one priority waiting for an executor thread, per worker; more
+  std::size_t executor_queue = 64 * 1024;  // requests of one member and priority waiting for an executor thread; more
                                            // wait in front of that, and their callers for credit
   std::uint32_t credentials = 16 * 1024;   // peers that proved who they are, both directions
   std::uint32_t handshakes_out = 64;       // that this side has under way at once

@@ -158,6 +158,7 @@ struct HandshakeFailed {
   Code code;
   std::string_view sentence;
   // Failed handshakes with this peer since its last such event that had no event: each peer has at most one per second.
+  // With more than 1,024 peers that fail to prove themselves within a second, the others have none.
   std::uint64_t left_out = 0;
 };
 struct Degraded {

@@ -59,10 +59,15 @@ class [[nodiscard]] Responder {
  public:
   Responder() = default;
   Responder(Responder&& other) noexcept : record_(std::exchange(other.record_, nullptr)) {}
-  Responder& operator=(Responder&& other) noexcept;
+  Responder& operator=(Responder&& other) noexcept {
+    Responder dropped(std::exchange(record_, std::exchange(other.record_, nullptr)));
+    return *this;
+  }
   Responder(const Responder&) = delete;
   Responder& operator=(const Responder&) = delete;
-  ~Responder();
+  ~Responder() {
+    if (record_ != nullptr) fail_dropped();
+  }
 
   // Of any size up to Limits::message_bytes. More than Limits::inline_bytes is sealed by this thread, which takes a
   // while: on a worker thread, reply with a Payload or defer() instead.
@@ -86,6 +91,8 @@ class [[nodiscard]] Responder {
   detail::IncomingRecord* release() noexcept { return std::exchange(record_, nullptr); }
 
  private:
+  void fail_dropped();
+
   detail::IncomingRecord* record_ = nullptr;
 };
 

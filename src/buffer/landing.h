@@ -59,6 +59,7 @@ struct Landing : detail::Pin {
   Returns* returns = nullptr;
   // Whom its memory is charged to; told to `returns`, if that is set.
   std::uint64_t charged_bytes = 0;
+  std::uint64_t member = 0;  // 0: the path
   std::uint64_t path_serial = 0;
   std::uint32_t path = 0;
   std::uint32_t purse = 0;

@@ -43,7 +43,7 @@ void Core::serve_answer_line(std::uint8_t level) {
     if (answers.is_full(level)) return line.see_all();
     AnswerLine::List& list = line.take_turn();
     Path& path = list.owner->path();
-    if (!answers.take(level, path.accounts[level].answers)) continue;
+    if (!answers.take(level, path.accounts[level].answers())) continue;
     IncomingTransfer& transfer = *list.first;
     stop_waiting(path, transfer);
     line.charge(transfer.priority, answers.largest());

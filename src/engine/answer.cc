@@ -9,18 +9,20 @@ namespace weir::engine {
 using State = IncomingTransfer::State;
 
 void Core::finish_credit(IncomingTransfer& transfer) {
-  give_credit(path_of(transfer), level_of(transfer), transfer.cost);
+  const std::uint8_t level = level_of(transfer);
+  if (Path* const path = path_of(transfer)) [[likely]]
+    return give_credit(*path, level, transfer.cost);
+  Member* const member = member_left_by(transfer);
+  ledger.finish_closed(level, transfer.cost, member);
+  if (member != nullptr) forget_if_unused(*member);
+  announce_raised();
 }
 
-void Core::give_credit(Path* path, std::uint8_t level, std::uint32_t cost) {
-  if (path == nullptr) {
-    ledger.finish_closed(level, cost);
-  } else {
-    ledger.finish(path->accounts[level], cost);
-    if (path->accounts[level].should_announce()) {
-      path->credit_levels_owed |= static_cast<std::uint8_t>(1u << level);
-      touch(*path);
-    }
+void Core::give_credit(Path& path, std::uint8_t level, std::uint32_t cost) {
+  ledger.finish(path.accounts[level], cost);
+  if (path.accounts[level].should_announce()) {
+    path.credit_levels_owed |= static_cast<std::uint8_t>(1u << level);
+    touch(path);
   }
   announce_raised();
 }
@@ -98,6 +100,7 @@ void Core::on_reply_acked(Path& path, const SentFrame& frame, Instant now) {
   IncomingTransfer& transfer = *slot.transfer;
   if (transfer.state != State::replying) return;
   path.heard_of_replies = now;
+  path.note_call(now);
   if (transfer.opening_acked) return;  // a large one: its end is transfer_ack
   if (frame.length != transfer.bytes) [[unlikely]] {
     if (transfer.reassembly == nullptr) {

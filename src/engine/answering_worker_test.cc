@@ -51,11 +51,11 @@ class TwoWorkers : public IdentityMode {
     return core.path_of(*core.peers.at(pair.peer));
   }
   // What the second worker says about the recorded packet.
-  std::optional<Bytes> word_of_other() {
-    Bytes copy = *recorded;
-    other->on_datagram(copy, pair.addresses[0], 0, nullptr, pair.now);
+  std::optional<Bytes> word_of_other() { return word_of(*other, *recorded); }
+  std::optional<Bytes> word_of(Engine& worker, Bytes packet) {
+    worker.on_datagram(packet, pair.addresses[0], 0, nullptr, pair.now);
     std::vector<Train> trains;
-    other->collect(trains, pair.now);
+    worker.collect(trains, pair.now);
     for (const Train& train : trains) {
       if (!train.bytes.empty() && train.bytes[0] == wire::kUnknownSecretByte) {
         return Bytes(train.bytes.begin(), train.bytes.end());
@@ -79,6 +79,25 @@ TEST_F(TwoWorkers, OneCannotSayWhatBecameOfAPacketForTheOther) {
   hand_out(agree(6));
   ASSERT_TRUE(pair.run_until([&] { return call.completions != 0; }));
   EXPECT_FALSE(call.failed) << call.reply;
+  pair.run_for(1s);
+  EXPECT_EQ(pair.handled, 1) << "it ran twice";
+}
+
+// The worker that has run the call is shown the packet again, under a sequence that it has given to another hello and
+// that became no path. What it says of that packet it does not say of the first one.
+TEST_F(TwoWorkers, TheSameWorkerSpeaksOfTheSequenceThatItWasShown) {
+  Core& core = testing::EngineAccess::core(pair.server());
+  Bytes copy = *recorded;
+  const std::uint64_t unused = core.next_sequence++;
+  core.exchanges[unused % Core::kExchangeWindow] = kNoPath;
+  ASSERT_NE(wire::decode_first(copy)->prefix.sequence, unused);
+  store<std::uint64_t>(copy.data() + wire::kHeaderBytes, unused);
+  const std::optional<Bytes> word = word_of(pair.server(), copy);
+  ASSERT_TRUE(word.has_value());
+  hear(*word, pair.addresses[1]);
+  pair.on_wire = nullptr;
+  hand_out(agree(6));
+  ASSERT_TRUE(pair.run_until([&] { return call.completions != 0; }));
   pair.run_for(1s);
   EXPECT_EQ(pair.handled, 1) << "it ran twice";
 }

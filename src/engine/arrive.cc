@@ -86,8 +86,9 @@ Core::Verdict Core::begin_arrival(Path& path, IncomingTransfer* transfer, Outgoi
     std::memcpy(arrival->header->bytes(), header.data(), header.size());
   }
   LargePath& large = large_of(path);
-  if (!large.account.open) grants.open(large.account);
-  arrival->ask = {.account = &large.account,
+  begin_receiving(path, now);
+  ++large.arrivals;
+  arrival->ask = {.account = &large.account(),
                   .bytes = cost,
                   .purse = purse,
                   .priority = call != nullptr ? call->priority : transfer->priority};
@@ -120,8 +121,7 @@ bool Core::use_token(Path& path, Arrival& arrival, Instant now) {
     return false;
   }
   if (!bind_region(path, arrival, *region, now)) return false;
-  grants.end_speculation(path.large->account);
-  --spare_tokens;
+  end_speculation(path);
   if (arrival.cargo.wants_token) grant_token(path, arrival, now);
   // Its bytes may have overtaken its opening.
   if (region->is_covered()) complete_arrival(path, arrival, *region, now);
@@ -337,6 +337,7 @@ void Core::drop_arrival(Path& path, Arrival& arrival, Instant now) {
     arrival.call->arrival = nullptr;
   }
   arrivals.release(&arrival);
+  --path.large->arrivals;
   touch(path);
 }
 

@@ -34,9 +34,11 @@ struct Bounds {
   static constexpr Duration kLongestBlockedRepeat = std::chrono::milliseconds(200);
   static constexpr Duration kDrainedIdle = std::chrono::milliseconds(100);  // then a path that was replaced is closed
   static constexpr std::uint32_t kUnknownPathsPerMillisecond = 16;          // answered at most
-  static constexpr std::uint32_t kMaxHellosPerCredential = 3;   // to an address that has not answered (identity mode)
-  static constexpr std::size_t kTellingBytes = 4;               // of an incarnation, in answers to `first` packets
-  static constexpr std::uint32_t kForwardsPerMillisecond = 64;  // datagrams handed to other engines at the same port
+  static constexpr std::uint32_t kMaxHellosPerCredential = 3;  // to an address that has not answered (identity mode)
+  static constexpr std::size_t kTellingBytes = 4;              // of an incarnation, in answers to `first` packets
+  // Datagrams handed to other engines at the same port.
+  static constexpr std::uint32_t kMemberForwardsPerMillisecond = 48;
+  static constexpr std::uint32_t kStrangerForwardsPerMillisecond = 16;
   // ---- addresses that change ----
   static constexpr Duration kAddressChangeInterval = std::chrono::milliseconds(10);  // between attempts on one path
   static constexpr Duration kShortestChallengeRepeat = std::chrono::milliseconds(16);

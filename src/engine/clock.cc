@@ -34,8 +34,20 @@ Instant last_used(const Path& path) { return std::max(path.last_received, path.l
 
 }  // namespace
 
+// Nobody was asked for a sign of life while this side did not run: a quarter of the limit is left to give one.
+Instant Core::silent_since(Instant heard, Duration limit) const { return std::max(heard, returned_at - limit / 4 * 3); }
+
+// Once in the time that a peer may be silent for: one who is rarely turned must find out, too, that a peer is gone.
+void Core::note_absence(Instant now) {
+  const Instant due = wheel.next_deadline();
+  if (due > now || now - due < config.timeouts.silence / 8) [[likely]]
+    return;
+  if (now - returned_at >= config.timeouts.silence) returned_at = now;
+}
+
 void Core::on_timeout(Instant now) {
   events.set_now(now);
+  note_absence(now);
   wheel.advance(now, [this, now](schedule::Timer& timer) {
     switch (static_cast<TimerKind>(timer.tag)) {
       case TimerKind::call:
@@ -63,7 +75,7 @@ void Core::on_timeout(Instant now) {
         Peer& peer = owner_of<Peer>(timer);
         if (peer.path == kNoPath) {  // it has rested long enough
           if (peer.has_queued()) start_hello(peer, now);
-        } else if (now - peer.hello_started < config.timeouts.connect) {
+        } else if (now - silent_since(peer.hello_started, config.timeouts.connect) < config.timeouts.connect) {
           send_hello(peer, now);
         } else if (peer.has_forged_replies) {
           give_up_hello(peer, Code::unauthenticated, kWrongSecret, now);
@@ -109,8 +121,8 @@ void Core::on_path_timer(Path& path, Instant now) {
         now + std::clamp<Duration>(now - path.blocked_since, kShortestBlockedRepeat, kLongestBlockedRepeat);
   }
   if (is_waiting(path)) {
-    const Duration silent = now - heard(path);
     const Duration limit = path.state == Path::State::confirming ? config.timeouts.connect : config.timeouts.silence;
+    const Duration silent = now - silent_since(heard(path), limit);
     // One that is heard but never acknowledges does not hear us, or does not want to. (A request may stay without an
     // acknowledgement while the callee has no room for it.)
     const recovery::SentPacket* oldest = path.loss.oldest_outstanding();
@@ -184,7 +196,7 @@ void Core::update_timer(Path& path, Instant now) {
   if (path.confirming != nullptr) next = earliest(next, path.confirming->doubt_at);
   if (is_waiting(path)) {
     const Duration silence = path.state == Path::State::confirming ? config.timeouts.connect : config.timeouts.silence;
-    const Instant since = heard(path);
+    const Instant since = silent_since(heard(path), silence);
     next = earliest(next, since + silence);
     next = earliest(next, std::max(since, path.last_sent) + keepalive_of(path));
     // A probe that the window does not let out waits for acknowledgements, not for time.
@@ -244,7 +256,12 @@ void Core::end_path(Path& path, Code code, const char* sentence, bool requeue, I
   }
   forget_change(path);
   wheel.cancel(path.timer);
+  Member* const member = path.member();
   paths.release(&path);
+  if (member != nullptr) {
+    --member->paths;
+    leave(*member);
+  }
   announce_raised();
   if (peer == nullptr) return;
   const bool was_current = find_path(peer->path) == nullptr;
@@ -316,19 +333,43 @@ bool Core::say_farewell_again(std::uint32_t path, std::size_t bytes, Instant now
   return true;
 }
 
-bool Core::evict_idle_path(Instant now, const Path* but) {
-  if (now - last_eviction < std::chrono::milliseconds(1)) return false;
-  last_eviction = now;
-  Path* idlest = nullptr;
+// Use is calls: who keeps a path busy with anything else holds it no longer than who is silent. What is in flight to
+// its peer does not matter either, for there is no transfer in it.
+template <class IsBetter>
+bool Core::evict_idle_path(Instant& last, Instant now, IsBetter&& is_better) {
+  if (now - last < std::chrono::milliseconds(1)) return false;
+  last = now;
+  Path* best = nullptr;
   paths.for_each([&](Path& path) {
-    if (path.initiator || &path == but || path.incoming_live != 0 || is_waiting(path)) return;
-    if (but != nullptr && !path.accounts[0].holds_unused()) return;  // closing it would give nothing back
-    if (idlest == nullptr || last_used(path) < last_used(*idlest)) idlest = &path;
+    if (path.initiator || path.incoming_live != 0 || path.without_calls(now) <= std::chrono::milliseconds(10)) return;
+    if (is_better(path, best)) best = &path;
   });
-  if (idlest == nullptr || now - last_used(*idlest) < std::chrono::milliseconds(10)) return false;
-  send_close(*idlest, wire::CloseReason::idle, now);
-  end_path(*idlest, Code::peer_failed, "the peer closed", true, now, 0);
+  if (best == nullptr) return false;
+  send_close(*best, wire::CloseReason::idle, now);
+  end_path(*best, Code::peer_failed, "the peer closed", true, now, 0);
   return true;
+}
+
+// Of the member that has the most paths, the one that has been idle longest.
+bool Core::evict_for_path(Member* of, Instant now) {
+  const auto paths_of = [](const Path& path) { return path.member() != nullptr ? path.member()->paths : 1; };
+  return evict_idle_path(of != nullptr ? of->last_eviction : last_eviction, now, [&](Path& path, const Path* best) {
+    if (of != nullptr && path.member() != of) return false;
+    if (best == nullptr || paths_of(path) > paths_of(*best)) return true;
+    return paths_of(path) == paths_of(*best) && path.without_calls(now) > best->without_calls(now);
+  });
+}
+
+// One that holds unused promise, of the member that holds most, and of none that holds less than that of the blocked
+// one.
+bool Core::evict_for_credit(const Path& blocked, std::uint8_t level, Instant now) {
+  const auto held_by = [&](const Path& path) { return path.member() != nullptr ? path.member()->held(level) : 0; };
+  return evict_idle_path(last_eviction, now, [&](Path& path, const Path* best) {
+    if (&path == &blocked || !path.accounts[0].holds_unused()) return false;  // closing it would give nothing back
+    if (path.member() != blocked.member() && held_by(path) < held_by(blocked)) return false;
+    if (best == nullptr || held_by(path) > held_by(*best)) return true;
+    return held_by(path) == held_by(*best) && path.without_calls(now) > best->without_calls(now);
+  });
 }
 
 void Core::close(Instant now) {

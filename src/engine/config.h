@@ -32,6 +32,7 @@ struct EngineConfig {
   CredentialBook* credentials = nullptr;       // identity mode
   crypto::KeyBytes signer{};          // all zeros: derived from the shared secret; in identity mode drawn at random
   crypto::Incarnation incarnation{};  // all zeros: drawn
+  crypto::KeyBytes cookie{};          // of hello replies; all zeros: drawn. One for all engines at one port
   std::string name;                   // at most kMaxNameBytes
   std::uint16_t worker = 0;           // which of the pool's workers this is
   std::uint16_t port = 0;             // of the link that carries its packets

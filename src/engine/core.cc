@@ -22,16 +22,23 @@ token::CreditLedger::Options ledger_options(const EngineConfig& config) {
   const std::uint64_t capacity = credit_capacity(config);
   return {.capacity = capacity,
           .per_path = std::min<std::uint64_t>(config.limits.request_bytes_per_peer, capacity),
-          .largest_cost = token::request_cost(static_cast<std::uint32_t>(config.limits.inline_bytes))};
+          .largest_cost = token::request_cost(static_cast<std::uint32_t>(config.limits.inline_bytes)),
+          .has_members = config.credentials != nullptr};
 }
 
-token::GrantLedger::Options grant_options(const Limits& limits) {
-  const auto bound = [](std::uint64_t total, std::uint64_t per_sender) {
+token::GrantLedger::Options grant_options(const EngineConfig& config) {
+  const Limits& limits = config.limits;
+  const bool has_members = config.credentials != nullptr;
+  const std::uint64_t largest = buffer::landing_cost(limits.message_bytes);
+  const auto bound = [&](std::uint64_t total, std::uint64_t per_sender) {
+    // One member has at most half, as far as one largest message allows.
+    if (has_members) per_sender = std::min(per_sender, std::max(total / 2, largest));
     return token::GrantLedger::Bound{.total = total, .per_sender = std::min(total, per_sender)};
   };
   return {.requests = bound(limits.large_request_bytes, limits.large_bytes_per_peer),
           .nested = bound(limits.nested_large_request_bytes, limits.large_bytes_per_peer),
-          .replies = bound(limits.large_reply_bytes, limits.large_bytes_per_peer)};
+          .replies = bound(limits.large_reply_bytes, limits.large_bytes_per_peer),
+          .by_member = has_members};
 }
 
 constexpr Duration kRegionIdle = std::chrono::seconds(2);
@@ -56,7 +63,7 @@ Core::Core(const EngineConfig& config_, crypto::Entropy& entropy_, Subscriber* s
       writers(kMaxWriters),
       arrivals(kMaxArrivals),
       ledger(ledger_options(config_)),
-      grants(grant_options(config_.limits)),
+      grants(grant_options(config_)),
       regions({.max_regions = kMaxRegions, .idle_timeout = kRegionIdle, .lifetime = kRegionLifetime}),
       arena(new std::byte[kArenaBytes]) {
   events.set_now(now);
@@ -67,7 +74,8 @@ Core::Core(const EngineConfig& config_, crypto::Entropy& entropy_, Subscriber* s
   config.secret.reset();
   crypto::KeyBytes key;
   if (config.accepts) {
-    entropy.fill(key);
+    key = config.cookie;
+    if (key == crypto::KeyBytes{}) entropy.fill(key);
     cookie = std::make_unique<crypto::Prf>(*aead, key);
     exchanges = std::make_unique<std::uint32_t[]>(kExchangeWindow);
     std::fill_n(exchanges.get(), kExchangeWindow, kNoPath);

@@ -80,16 +80,22 @@ struct Core : Bounds {
   // ---- handshake.cc ----
   void start_hello(Peer& peer, Instant now);
   void send_hello(Peer& peer, Instant now);
-  static void meet(Path& path, std::string_view claimed, transfer::ProvenNames proven);
+  // `certificate`: KnownCredential::member.
+  void meet(Path& path, std::string_view claimed, transfer::ProvenNames proven, std::uint64_t certificate);
   void on_hello(ByteSpan datagram, const Address& from, Instant now);
   void on_hello_reply(ByteSpan datagram, const Address& from, Instant now);
+  bool is_genuine(const wire::DecodedFirst& first, const Keying& keying,
+                  const std::array<std::byte, 32>& responder_random);
+  std::array<std::byte, 32> random_in_reply(std::uint64_t sequence, const Address& to) const;
   void on_first(MutableByteSpan datagram, const Address& from, std::uint8_t ecn, detail::Pin* buffer, Instant now);
   void confirm(Peer& peer, Path& path, const Keying& keying, const wire::HelloReply& reply, Instant now);
   void give_up_hello(Peer& peer, Code code, const char* sentence, Instant now);
   void tell_handshake_failed(Peer& peer, Code code, std::string_view sentence, Instant now);
   void replace_path(Peer& peer, Path& with, const Keying& keying, const wire::HelloReply& reply, Instant now);
-  // `mtu`: what its credential says of it.
-  Path* make_path(const Address& remote, bool initiator, Instant now, std::uint32_t mtu = 0);
+  // `mtu`: what its credential says of it. `certificate`: of who made it.
+  Path* make_path(const Address& remote, bool initiator, Instant now, std::uint32_t mtu = 0,
+                  std::uint64_t certificate = 0);
+  std::uint32_t most_paths_of_a_member() const { return std::max(paths.max_objects() / 2, 1u); }
   void send_plain(const Address& to, ByteSpan bytes);
   void queue_plain(const Address& to, ByteSpan bytes);  // not counted as sent here
 
@@ -116,8 +122,10 @@ struct Core : Bounds {
   }
   void on_first_sealed(Path& path, Instant now);
   void refuse_credential(Peer& peer, Code code, std::string_view sentence, Instant now);
-  // `echo`: what names the packet that is answered; its first 16 bytes count.
-  void answer_unknown_secret(std::uint32_t to_path, ByteSpan echo, const CredentialId& credential, const Address& to);
+  void answer_unknown_hello(const wire::Hello& hello, const Address& to);
+  void answer_unknown_first(const wire::FirstPrefix& prefix, const Address& to);
+  // `echo`: what names the packet that is answered; its first 16 bytes count. `answered`: the same, under the tag.
+  void answer_unknown_secret(wire::UnknownSecret unknown, ByteSpan echo, std::uint64_t answered, const Address& to);
   void on_unknown_secret(ByteSpan datagram, const Address& from, Instant now);
   crypto::KeyBytes path_reset_key(std::uint32_t path, const Address& remote);
   void answer_unknown_path(const wire::PacketHeader& header, const Address& from, Instant now);
@@ -135,6 +143,9 @@ struct Core : Bounds {
                    const Address& from, std::uint8_t ecn, detail::Pin* buffer, Instant now);
   // `slice`: of a data packet, authenticated with it.
   Verdict on_frames(Path& path, ByteSpan frames, ByteSpan slice, bool& ack_eliciting, detail::Pin* buffer, Instant now);
+  [[gnu::noinline]] const std::byte* on_control_frame(Path& path, const std::byte* at, const std::byte* end,
+                                                      bool& ack_eliciting, Instant now);
+  [[gnu::noinline]] bool on_close_frame(Path& path, const std::byte* at, const std::byte* end, Instant now);
   void on_side_frame(Path& path, wire::FrameType type, const wire::SideFrame& frame, Instant now);
   void on_path_frame(Path& path, const wire::PathFrame& frame);
   void on_blocked(Path& path, const wire::BlockedFrame& frame, Instant now);
@@ -153,9 +164,11 @@ struct Core : Bounds {
   void forget_change(Path& path);  // the path ends
 
   // ---- forward.cc: true if the datagram was another engine's, whatever became of it ----
-  bool forward(std::uint32_t worker, ByteSpan datagram, const Address& from, std::uint8_t ecn, Instant now);
+  bool forward(std::uint32_t worker, ByteSpan datagram, const Address& from, std::uint8_t ecn, Standing standing,
+               Instant now);
   bool forward_sealed(std::uint32_t path, ByteSpan datagram, const Address& from, std::uint8_t ecn, Instant now);
-  bool forward_first(std::uint64_t sequence, ByteSpan datagram, const Address& from, std::uint8_t ecn, Instant now);
+  bool forward_first(const wire::DecodedFirst& first, ByteSpan datagram, const Address& from, std::uint8_t ecn,
+                     Instant now);
   // The sequence of a hello reply: a count, and where several engines have one port, the worker above it.
   std::uint64_t sequence_of(std::uint64_t count) const { return count | sequence_worker << kSequenceBits; }
   bool is_own_sequence(std::uint64_t sequence) const {
@@ -302,6 +315,8 @@ struct Core : Bounds {
   void grant_token(Path& path, const transfer::Arrival& like, Instant now);
   void revoke_spare_tokens(Instant now);
   void revoke_region(Path& path, token::Region& region, Instant now);
+  void begin_receiving(Path& path, Instant now);
+  void end_speculation(Path& path);
   void arm_regions_timer();
   void on_regions_timer(Instant now);
   bool may_stay(Path& path, token::Region& region, token::RegionTable::Due due, Instant now);
@@ -334,7 +349,7 @@ struct Core : Bounds {
   void send_answer(Path& path, IncomingTransfer& transfer, std::size_t bytes, Instant now);
   void answer_error(IncomingTransfer& transfer, Code code, bool may_have_run, std::string_view sentence, Instant now);
   void finish_credit(IncomingTransfer& transfer);
-  void give_credit(Path* path, std::uint8_t level, std::uint32_t cost);
+  void give_credit(Path& path, std::uint8_t level, std::uint32_t cost);
   void on_reply_acked(Path& path, const SentFrame& frame, Instant now);
   void owe_credit(Path& path);
   void announce_raised();
@@ -346,7 +361,7 @@ struct Core : Bounds {
     // Nobody overtakes those of its own path and level who wait, nor any for whom there may be room.
     const bool in_line = requests_waiting != 0 &&
                          (answer_lines[level].has_unseen() || (path.waiting != nullptr && !path.waiting->empty(level)));
-    if (in_line || !answers.take(level, path.accounts[level].answers)) [[unlikely]]
+    if (in_line || !answers.take(level, path.accounts[level].answers())) [[unlikely]]
       return wait_for_answer_room(path, transfer);
     transfer.answer_room = static_cast<std::uint32_t>(answers.largest());
     queue_delivery(transfer);
@@ -355,7 +370,7 @@ struct Core : Bounds {
   void stop_waiting(Path& path, IncomingTransfer& transfer);
   void give_answer_room(IncomingTransfer& transfer, Path* path, std::uint32_t keep) {
     const std::uint8_t level = level_of(transfer);
-    answers.give_back(level, path == nullptr ? nullptr : &path->accounts[level].answers, transfer.answer_room - keep);
+    answers.give_back(level, answers_of(transfer, path), transfer.answer_room - keep);
     transfer.answer_room = keep;
     if (requests_waiting != 0) [[unlikely]] {
       answer_lines[level].forget_seen();
@@ -401,6 +416,8 @@ struct Core : Bounds {
     }
   }
   void on_timeout(Instant now);
+  void note_absence(Instant now);
+  Instant silent_since(Instant heard, Duration limit) const;
   void on_deadline(OutgoingCall& call, Instant now);
   void on_path_timer(Path& path, Instant now);
   void update_timer(Path& path, Instant now);
@@ -421,8 +438,35 @@ struct Core : Bounds {
   }
   void send_close(Path& path, wire::CloseReason reason, Instant now);
   bool say_farewell_again(std::uint32_t path, std::size_t bytes, Instant now);
-  // Closes the responder's path that has been idle longest. False if there is none.
-  bool evict_idle_path(Instant now, const Path* but = nullptr);
+  // Closes an idle path that others made. False if there is none.
+  bool evict_for_path(Member* of, Instant now);  // of this member, if that is not null
+  bool evict_for_credit(const Path& blocked, std::uint8_t level, Instant now);
+  template <class IsBetter>
+  bool evict_idle_path(Instant& last, Instant now, IsBetter&& is_better);
+
+  // ---- members ----
+  // Of a request whose path has gone: null if there are no members.
+  Member* member_left_by(const IncomingTransfer& transfer) { return members.find(transfer.caller->member()); }
+  // What an answer's room counts against; `path`: of its request, null if that has gone.
+  token::AnswerShare* answers_of(const IncomingTransfer& transfer, Path* path) {
+    const std::uint8_t level = level_of(transfer);
+    if (path != nullptr) [[likely]]
+      return &path->accounts[level].answers();
+    Member* const member = member_left_by(transfer);
+    return member != nullptr ? &(*member)[level].answers : nullptr;
+  }
+  // A path, or what it has of large messages, has gone.
+  void leave(Member& member) {
+    WEIR_CHECK(member.references != 0, "a member has left more often than it has joined");
+    --member.references;
+    forget_if_unused(member);
+  }
+  void forget_if_unused(Member& member) {
+    if (member.references != 0 || !member.is_unused()) [[likely]]
+      return;
+    if (member.large != nullptr) grants.close(*member.large);
+    members.forget(member);
+  }
   void close(Instant now);
 
   Path* find_path(std::uint32_t id) {
@@ -444,6 +488,7 @@ struct Core : Bounds {
   transfer::BlockPool blocks;
   const PathNumbers path_numbers;
   Slab<Path> paths;
+  Members members;  // identity mode
   Slab<Peer> peers;
   Slab<IncomingTransfer> incoming;
   Slab<transfer::Reassembly> reassemblies;
@@ -476,7 +521,8 @@ struct Core : Bounds {
   std::vector<SentRange> sent_ranges;  // let go of by whoever sent them; see release_later()
   std::vector<Segment> data_segments;  // of the trains of this collect()
   std::uint32_t writer_serials = 0;
-  std::uint32_t spare_tokens = 0;  // granted ahead of need and not used yet
+  std::uint32_t spare_tokens = 0;     // granted ahead of need and not used yet
+  std::uint64_t large_receivers = 0;  // paths that large messages have come on
 
   // ---- responder ----
   std::unique_ptr<crypto::Prf> cookie;
@@ -485,12 +531,13 @@ struct Core : Bounds {
   std::uint64_t next_path_serial = 1;
   HelloGate hello_gate;
   Instant last_eviction{};
+  Instant returned_at{};  // when timers were last found to be late by much: nobody had turned this engine
 
   // ---- engines at the same port ----
   static constexpr unsigned kSequenceBits = 48;
   const std::uint64_t sequence_worker = path_numbers.workers() > 1 ? config.worker : 0;
   Instant forward_window_start{};
-  std::uint32_t forwards_in_window = 0;
+  std::uint32_t forwards_of_members = 0, forwards_of_strangers = 0;
   bool is_forwarded = false;  // the datagram that is being looked at
 
   // The packet whose frames are being taken.

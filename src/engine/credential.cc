@@ -12,8 +12,11 @@
 namespace weir::engine {
 
 namespace {
-// Tells the tags of unknown_secret from those of unknown_path; the low half is the path's number.
-constexpr std::uint64_t kUnknownSecret = std::uint64_t{1} << 32;
+// What an unknown_secret answers is under its tag, apart from what the tags of unknown_path cover: of a hello, the
+// number of its path; of a `first` packet, the sequence, without which an answer to a copy with another sequence could
+// be taken for an answer to the packet itself.
+constexpr std::uint64_t answers_hello(std::uint32_t path) { return std::uint64_t{1} << 32 | path; }
+constexpr std::uint64_t answers_first(std::uint64_t sequence) { return std::uint64_t{1} << 63 | sequence; }
 
 // What the tag of an unknown_secret covers besides: what it answers, and who says so.
 crypto::Prf::Context telling_context(const wire::UnknownSecret& unknown) {
@@ -148,15 +151,29 @@ bool Core::is_tag_of(const crypto::KeyBytes* reset_key, std::uint64_t sequence, 
 
 // ---- an unknown credential ----
 
-void Core::answer_unknown_secret(std::uint32_t to_path, ByteSpan echo, const CredentialId& credential,
+void Core::answer_unknown_hello(const wire::Hello& hello, const Address& to) {
+  answer_unknown_secret({.to_path = hello.initiator.path, .credential = hello.credential},
+                        ByteSpan(hello.initiator.random), answers_hello(hello.initiator.path), to);
+}
+
+// Who says so tells for whom it says so: what the incarnation before has made of such a packet is not known here.
+void Core::answer_unknown_first(const wire::FirstPrefix& prefix, const Address& to) {
+  std::array<std::byte, wire::kNonceBytes + kTellingBytes> echo;
+  std::ranges::copy(prefix.nonce, echo.begin());
+  std::copy_n(incarnation.begin(), kTellingBytes, echo.begin() + wire::kNonceBytes);
+  answer_unknown_secret({.to_path = prefix.initiator.path, .credential = prefix.credential}, echo,
+                        answers_first(prefix.sequence), to);
+}
+
+void Core::answer_unknown_secret(wire::UnknownSecret unknown, ByteSpan echo, std::uint64_t answered,
                                  const Address& to) {
-  wire::UnknownSecret unknown{
-      .to_path = to_path, .worker = config.worker, .port = config.port, .credential = credential};
+  unknown.worker = config.worker;
+  unknown.port = config.port;
   std::copy_n(echo.begin(), std::min(echo.size(), unknown.echo.size()), unknown.echo.begin());
   std::byte datagram[wire::kUnknownSecretBytes];
   const std::size_t bytes = wire::encode(unknown, datagram);
-  crypto::KeyBytes key = crypto::credential_reset_key(*signer, credential);
-  const auto tag = crypto::reset_tag(*reset_prf, key, kUnknownSecret | unknown.to_path, telling_context(unknown));
+  crypto::KeyBytes key = crypto::credential_reset_key(*signer, unknown.credential);
+  const auto tag = crypto::reset_tag(*reset_prf, key, answered, telling_context(unknown));
   crypto::wipe(key);
   std::copy(tag.begin(), tag.end(), datagram + bytes);
   send_plain(to, datagram);
@@ -186,7 +203,8 @@ void Core::on_unknown_secret(ByteSpan datagram, const Address& from, Instant now
           ByteSpan(path->confirming->prefix)
               .subspan(path->confirming->prefix.size() - wire::kTagBytes - wire::kNonceBytes, wire::kNonceBytes));
   if ((!is_to_first && !peer.is_own_random(echo)) ||
-      !is_tag_of(confirming ? path->known_reset_key() : &known->reset_key, kUnknownSecret | unknown->to_path,
+      !is_tag_of(confirming ? path->known_reset_key() : &known->reset_key,
+                 is_to_first ? answers_first(path->confirming->sequence()) : answers_hello(unknown->to_path),
                  telling_context(*unknown), datagram.data() + datagram.size() - wire::kTagBytes)) {
     return reject(event::Rejection::bad_hello, datagram.size());
   }

@@ -28,6 +28,7 @@ struct Credential {
   Address data;
   bool is_proven = false;              // the peer has shown that it receives at that IP; otherwise it merely says so
   std::uint32_t mtu = 0;               // of the largest datagram that both sides try for; 0: not agreed
+  std::uint64_t member = 0;            // of the peer's certificate; 0: not known
   Instant expires = Instant::never();  // nothing is done with it from then on, and what was made with it ends
 
   ~Credential() {

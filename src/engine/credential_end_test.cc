@@ -242,7 +242,7 @@ TEST(SharedSecretMode, AnUnknownSecretUnderAKeyOfZerosIsNotBelieved) {
   const std::size_t size = wire::encode(forged, bytes.data());
   const crypto::KeyBytes zeros{};
   crypto::Prf prf(*core.aead, zeros);
-  const auto tag = crypto::reset_tag(prf, zeros, (std::uint64_t{1} << 32) | path->id, forged.echo);
+  const auto tag = crypto::reset_tag(prf, zeros, (std::uint64_t{1} << 63) | path->confirming->sequence(), forged.echo);
   std::ranges::copy(tag, bytes.data() + size);
   pair.client().on_datagram(bytes, pair.addresses[1], 0, nullptr, pair.now);
   pair.on_wire = nullptr;

@@ -195,21 +195,23 @@ std::string Engine::describe_limits() const {
     text.append(what).append(": ").append(std::to_string(value)).append("\n");
   };
   line("largest inline message, bytes", core.config.limits.inline_bytes);
-  line("outstanding calls per peer", core.config.limits.calls_per_peer);
+  line("outstanding calls per path", core.config.limits.calls_per_peer);
   line("queued calls", core.config.limits.queued_calls);
   line("peers", core.config.limits.peers);
+  line("paths that one member may make", core.most_paths_of_a_member());
   line("requests received and unanswered, all peers, bytes", ledger.capacity);
-  line("requests received and unanswered, one peer, bytes", ledger.per_path);
+  line("requests received and unanswered, one member, bytes", core.ledger.per_member(0));
   line("nested requests received and unanswered, all peers, each level, bytes", core.ledger.nested_capacity());
-  line("nested requests received and unanswered, one peer, each level, bytes", core.ledger.nested_per_path());
+  line("nested requests received and unanswered, one member, each level, bytes", core.ledger.per_member(1));
   line("answers due or not acknowledged, all peers, bytes", core.answers.capacity());
+  line("answers due or not acknowledged, one member, bytes", core.answers.capacity() / 2);
   line("room reserved for replies, bytes", core.config.limits.reply_bytes);
   line("largest large message, bytes", core.config.limits.message_bytes);
   const auto bound = [&](std::string_view what, std::uint8_t purse) {
     line(std::string(what) + ", all peers, bytes", core.grants.bound(purse).total);
     line(std::string(what) + ", all peers, bytes of memory that they take at most",
          buffer::landing_memory(core.grants.bound(purse).total));
-    line(std::string(what) + ", one peer, bytes", core.grants.bound(purse).per_sender);
+    line(std::string(what) + ", one member, bytes", core.grants.bound(purse).per_sender);
   };
   bound("large requests under way or held", token::request_purse(0));
   bound("nested large requests under way or held, each level", token::request_purse(1));

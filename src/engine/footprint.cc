@@ -25,11 +25,12 @@ Footprint footprint_of(const Limits& limits) {
           .transfer_bytes = kMaxTransfers * sizeof(IncomingTransfer) + kMaxReassemblies * sizeof(transfer::Reassembly) +
                             kMaxArrivals * (sizeof(transfer::Arrival) + buffer::kLargestHeaderBytes) +
                             kMaxWriters * sizeof(transfer::Writer) + kMaxRegions * sizeof(token::Region),
-          .path_bytes =
-              sizeof(Path) + sizeof(Peer) + kCallerBytes + kKeyScheduleBytes + sizeof(WaitingRequests) +
-              (token::kLevels - 1) * sizeof(token::CreditAccount) + limits.calls_per_peer * sizeof(IncomingSlot) +
-              recovery::SentPackets::kDefaultBound * sizeof(recovery::SentPacket) +
-              3 * FrameRing::kMaxFrames * sizeof(SentFrame) + sizeof(LargePath) + peer::ReplayWindow::kLargestBits / 8};
+          .path_bytes = sizeof(Path) + sizeof(Peer) + kCallerBytes + kKeyScheduleBytes + sizeof(WaitingRequests) +
+                        (token::kLevels - 1) * sizeof(token::CreditAccount) +
+                        limits.calls_per_peer * sizeof(IncomingSlot) +
+                        recovery::SentPackets::kDefaultBound * sizeof(recovery::SentPacket) +
+                        3 * FrameRing::kMaxFrames * sizeof(SentFrame) + sizeof(LargePath) + sizeof(Member) +
+                        sizeof(token::SenderAccount) + peer::ReplayWindow::kLargestBits / 8};
 }
 
 }  // namespace weir::engine

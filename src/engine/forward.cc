@@ -6,11 +6,13 @@
 
 #include "base/check.h"
 #include "engine/core.h"
+#include "engine/vouched_sources.h"
 
 namespace weir::engine {
 
 PathNumbers::PathNumbers(std::uint32_t max_paths, std::uint32_t workers, std::uint32_t worker)
     : index_bits_(static_cast<std::uint32_t>(std::bit_width(std::max(max_paths, 2u) - 1))),
+      index_mask_((std::uint32_t{1} << index_bits_) - 1),
       worker_bits_(workers > 1 ? static_cast<std::uint32_t>(std::bit_width(workers - 1)) : 0u),
       workers_(workers) {
   WEIR_CHECK(worker_bits_ <= kMaxWorkerBits && index_bits_ <= kMaxIndexBits, "path numbers have 32 bits");
@@ -28,13 +30,17 @@ std::uint32_t PathNumbers::make(SlotId id) const {
   return worker_value_ | generation << index_bits_ | id.index;
 }
 
-bool Core::forward(std::uint32_t worker, ByteSpan datagram, const Address& from, std::uint8_t ecn, Instant now) {
-  // Only so many in a millisecond: whoever knows no key can send datagrams that name any worker.
+bool Core::forward(std::uint32_t worker, ByteSpan datagram, const Address& from, std::uint8_t ecn, Standing standing,
+                   Instant now) {
+  // Only so many in a millisecond: whoever knows no key can send datagrams that name any worker. Members do not share
+  // their number with strangers.
   if (now - forward_window_start >= std::chrono::milliseconds(1)) {
     forward_window_start = now;
-    forwards_in_window = 0;
+    forwards_of_members = forwards_of_strangers = 0;
   }
-  if (++forwards_in_window > kForwardsPerMillisecond || !config.siblings->forward(worker, datagram, from, ecn)) {
+  const bool may_go = standing == Standing::member ? ++forwards_of_members <= kMemberForwardsPerMillisecond
+                                                   : ++forwards_of_strangers <= kStrangerForwardsPerMillisecond;
+  if (!may_go || !config.siblings->forward(worker, datagram, from, ecn, standing)) {
     ++events.counters.forwards_dropped;
     reject(event::Rejection::limit, datagram.size());
     return true;
@@ -49,14 +55,18 @@ bool Core::forward(std::uint32_t worker, ByteSpan datagram, const Address& from,
 bool Core::forward_sealed(std::uint32_t path, ByteSpan datagram, const Address& from, std::uint8_t ecn, Instant now) {
   const std::uint32_t worker = path_numbers.worker_of(path);
   if (is_forwarded || closed || worker >= path_numbers.workers()) return false;
-  return forward(worker, datagram, from, ecn, now);
+  const Standing standing = config.siblings->vouched().contains(path, from) ? Standing::member : Standing::stranger;
+  return forward(worker, datagram, from, ecn, standing, now);
 }
 
-bool Core::forward_first(std::uint64_t sequence, ByteSpan datagram, const Address& from, std::uint8_t ecn,
+// The engines at one port have one cookie, so each of them can judge the prefix of a FIRST packet.
+bool Core::forward_first(const wire::DecodedFirst& first, ByteSpan datagram, const Address& from, std::uint8_t ecn,
                          Instant now) {
-  const std::uint64_t worker = sequence >> kSequenceBits;
+  const std::uint64_t worker = first.prefix.sequence >> kSequenceBits;
   if (is_forwarded || closed || worker >= path_numbers.workers()) return false;
-  return forward(static_cast<std::uint32_t>(worker), datagram, from, ecn, now);
+  const bool is_member = shared && is_genuine(first, Keying(*shared), random_in_reply(first.prefix.sequence, from));
+  const Standing standing = is_member ? Standing::member : Standing::stranger;
+  return forward(static_cast<std::uint32_t>(worker), datagram, from, ecn, standing, now);
 }
 
 }  // namespace weir::engine

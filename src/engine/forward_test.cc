@@ -10,6 +10,7 @@
 
 #include "engine/engine_access.h"
 #include "engine/engine_testing.h"
+#include "engine/vouched_sources.h"
 
 namespace weir::engine {
 namespace {
@@ -26,6 +27,7 @@ class Group : public Siblings {
     config.workers_at_port = workers;
     config.siblings = this;
     entropy.fill(config.incarnation);
+    entropy.fill(config.cookie);
     for (std::uint32_t i = 0; i < workers; ++i) {
       config.worker = static_cast<std::uint16_t>(i);
       servers.push_back(std::make_unique<Engine>(config, entropy, nullptr, random_.next(), now));
@@ -36,10 +38,23 @@ class Group : public Siblings {
     peer = client->connect(kServer).value();
   }
 
-  bool forward(std::uint32_t worker, ByteSpan datagram, const Address& from, std::uint8_t) override {
-    if (worker >= servers.size() || forwarded_[worker].size() == kRoom) return false;
+  bool forward(std::uint32_t worker, ByteSpan datagram, const Address& from, std::uint8_t, Standing standing) override {
+    const std::size_t room = standing == Standing::member ? kRoom : kRoom / 4;
+    if (worker >= servers.size() || forwarded_[worker].size() >= room) return false;
     forwarded_[worker].push_back({{datagram.begin(), datagram.end()}, from});
     return true;
+  }
+
+  VouchedSources& vouched() override { return vouched_; }
+
+  // Datagrams of nobody, for that worker and path, at the one that receives them now.
+  void flood(std::uint32_t worker, int datagrams) {
+    for (int i = 0; i < datagrams; ++i) {
+      std::vector<std::byte> sealed(64);
+      const PathNumbers numbers(16, static_cast<std::uint32_t>(servers.size()), worker);
+      wire::encode({.type = wire::PacketType::sealed, .path = numbers.make({0, 1})}, sealed.data());
+      servers[picked]->on_datagram(sealed, Address::v4(0x0a0000ff, static_cast<std::uint16_t>(i)), 0, nullptr, now);
+    }
   }
 
   void call(TestCall& call) {
@@ -134,6 +149,7 @@ class Group : public Siblings {
     engine.deliver(now);
   }
 
+  VouchedSources vouched_{5};
   Random random_;
   std::deque<Datagram> to_client_, to_server_;
   std::vector<std::deque<Datagram>> forwarded_;
@@ -209,7 +225,7 @@ TEST(Forwarding, StrangersHaveOnlySoManyDatagramsForwardedAndNoneTwice) {
     group.servers[0]->on_datagram(copy, group.client_address, 0, nullptr, group.now);
   }
   Counters counters = group.servers[0]->events().counters;
-  EXPECT_LE(counters.datagrams_forwarded, std::uint64_t{Core::kForwardsPerMillisecond});
+  EXPECT_LE(counters.datagrams_forwarded, std::uint64_t{Core::kStrangerForwardsPerMillisecond});
   EXPECT_LE(counters.datagrams_forwarded, 3 * Group::kRoom);
   EXPECT_GT(counters.forwards_dropped, sent / 2);
   for (int step = 0; step < 10; ++step) group.step();
@@ -217,6 +233,60 @@ TEST(Forwarding, StrangersHaveOnlySoManyDatagramsForwardedAndNoneTwice) {
     EXPECT_EQ(group.servers[i]->events().counters.datagrams_forwarded, 0u) << "forwarded twice";
   }
   EXPECT_EQ(group.counters().packets_received, sent);
+}
+
+// Before each step strangers send as much as one worker forwards in a millisecond, in front of what members sent.
+TEST(Forwarding, AFloodOfStrangersKeepsNoMemberFromOpeningAPath) {
+  Group group(2);
+  TestCall call;
+  group.call(call);
+  ASSERT_TRUE(group.run_until([&] { return group.servers[0]->events().counters.packets_sent != 0; }));
+  group.picked = 1;
+  const Instant begin = group.now;
+  ASSERT_TRUE(group.run_until([&] {
+    group.flood(0, 200);
+    return call.completions == 1 || group.now - begin > std::chrono::seconds(1);
+  }));
+  EXPECT_FALSE(call.failed) << call.reply;
+  EXPECT_LT(group.now - begin, std::chrono::milliseconds(5));
+}
+
+TEST(Forwarding, AFloodOfStrangersKeepsNoMemberFromBeingServed) {
+  Group group(2);
+  TestCall first;
+  group.call(first);
+  ASSERT_TRUE(group.run_until([&] { return first.completions == 1; }));
+  group.client_address.port = 3'000;
+  group.picked = 1;
+  TestCall second;  // the other worker learns of this address
+  group.call(second);
+  ASSERT_TRUE(group.run_until([&] { return second.completions == 1; }));
+  for (int i = 0; i < 20; ++i) {
+    TestCall call;
+    group.call(call);
+    const Instant begin = group.now;
+    ASSERT_TRUE(group.run_until([&] {
+      group.flood(0, 200);
+      return call.completions == 1 || group.now - begin > std::chrono::seconds(1);
+    }));
+    EXPECT_FALSE(call.failed) << call.reply;
+    EXPECT_LT(group.now - begin, std::chrono::milliseconds(2));
+  }
+}
+
+TEST(VouchedSources, KnowsPathAndAddressTogether) {
+  VouchedSources vouched(7);
+  const Address from = Address::v4(0x0a000001, 1111);
+  EXPECT_FALSE(vouched.contains(3, from));
+  vouched.add(3, from);
+  EXPECT_TRUE(vouched.contains(3, from));
+  EXPECT_FALSE(vouched.contains(4, from));
+  EXPECT_FALSE(vouched.contains(3, Address::v4(0x0a000001, 1112)));
+  EXPECT_FALSE(vouched.contains(3, Address::v4(0x0a000002, 1111)));
+  // There may be many; none is taken for another.
+  for (std::uint32_t i = 0; i < 10'000; ++i) vouched.add(i, from);
+  EXPECT_TRUE(vouched.contains(9'999, from));
+  for (std::uint32_t i = 10'000; i < 20'000; ++i) EXPECT_FALSE(vouched.contains(i, from));
 }
 
 // Path numbers that say the same of everybody but the worker, and none that names no path.

@@ -20,6 +20,25 @@ Arrival& arrival_of(token::Ask& ask) {
 
 }  // namespace
 
+// Finds out whose memory the large messages of a path take.
+void Core::begin_receiving(Path& path, Instant now) {
+  LargePath& large = large_of(path);
+  if (std::exchange(large.receives, true)) return;
+  ++large_receivers;
+  large.member = path.member();
+  if (path.initiator) {
+    const Credential* const credential = path.peer->credential.at(now);
+    if (credential != nullptr && credential->member != 0) {
+      large.member = &members.at(member_of_certificate(credential->member));
+    }
+  }
+  if (large.member == nullptr) return grants.open(large.own);
+  ++large.member->references;
+  if (large.member->large != nullptr) return;
+  large.member->large = std::make_unique<token::SenderAccount>();
+  grants.open(*large.member->large);
+}
+
 buffer::Landing* Core::make_landing(Path& path, const Room& room) {
   const int node = room.numa_node == -1 ? config.numa_node : room.numa_node;
   buffer::Landing* const landing = buffer::make_landing(*config.memory, room.bytes, room.record_bytes, node);
@@ -28,6 +47,7 @@ buffer::Landing* Core::make_landing(Path& path, const Room& room) {
   landing->charged_bytes = buffer::landing_cost(room.bytes);
   landing->path = path.id;
   landing->path_serial = path.serial;
+  landing->member = path.large->member != nullptr ? path.large->member->number : 0;
   landing->purse = room.purse;
   return landing;
 }
@@ -53,8 +73,7 @@ token::Region* Core::grant_region(Path& path, const Room& room, Instant now) {
 // All who send large messages to us together are promised a quarter of what our socket can hold.
 std::uint32_t Core::in_flight_promise() const {
   if (config.receive_buffer_bytes == 0) return ~std::uint32_t{0};
-  const std::uint64_t share =
-      large_promise(config.receive_buffer_bytes) / std::max<std::uint64_t>(grants.accounts(), 1);
+  const std::uint64_t share = large_promise(config.receive_buffer_bytes) / std::max<std::uint64_t>(large_receivers, 1);
   return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(share, kSmallestInFlightBytes, ~std::uint32_t{0}));
 }
 
@@ -112,13 +131,14 @@ void Core::serve_asks(Instant now) {
 // Another region for this sender's next message, if memory is plentiful: it is expected to be like this one.
 void Core::grant_token(Path& path, const Arrival& like, Instant now) {
   const std::uint64_t capacity = token::token_capacity(like.cargo.body_bytes);
-  token::SenderAccount& account = path.large->account;
+  token::SenderAccount& account = path.large->account();
   const std::uint64_t cost = buffer::landing_cost(capacity);
   // Those that wait before the line come first.
   if (capacity == 0 || path.large->ahead.held() != 0 || !grants.may_speculate(account, 0, cost)) return;
   grants.speculate(account, 0, cost);
   if (grant_region(path, {.bytes = capacity, .numa_node = like.numa_node}, now) != nullptr) {
     ++spare_tokens;
+    ++path.large->spare_tokens;
     return;
   }
   grants.end_speculation(account);
@@ -128,11 +148,18 @@ void Core::grant_token(Path& path, const Arrival& like, Instant now) {
 // Somebody waits for memory: what was given ahead of need, to whomever, is taken back.
 void Core::revoke_spare_tokens(Instant now) {
   paths.for_each([&](Path& path) {
-    if (path.large == nullptr || path.large->account.speculative == 0) return;
+    if (path.large == nullptr || path.large->spare_tokens == 0) return;
     regions.for_each_of_path(path.large->regions, [&](token::Region& region) {
       if (region.state == token::RegionState::granted && !region.is_bound()) revoke_region(path, region, now);
     });
   });
+}
+
+// A region that was granted ahead of need is used now, or is taken back.
+void Core::end_speculation(Path& path) {
+  grants.end_speculation(path.large->account());
+  --path.large->spare_tokens;
+  --spare_tokens;
 }
 
 // Takes a region back from its sender, who is told. Its message, if there is one, waits for the sender to ask again.
@@ -153,8 +180,7 @@ void Core::revoke_region(Path& path, token::Region& region, Instant now) {
       wheel.arm(arrival->timer, now + std::max<Duration>(kLongestUnasked, 2 * config.timeouts.silence));
     }
   } else {
-    grants.end_speculation(path.large->account);
-    --spare_tokens;
+    end_speculation(path);
     path.again.push(
         {.slot = name.slot, .kind = static_cast<std::uint8_t>(SentKind::token_revoke), .generation = name.generation});
   }
@@ -205,9 +231,14 @@ void Core::on_regions_timer(Instant now) {
 
 void Core::end_large(Path& path, Instant now) {
   LargePath& large = *path.large;
-  spare_tokens -= large.account.speculative;
+  while (large.spare_tokens != 0) end_speculation(path);
   regions.end_path(large.regions, now);
-  if (large.account.open) grants.close(large.account);
+  if (large.own.open) grants.close(large.own);
+  if (large.receives) --large_receivers;
+  if (Member* const member = std::exchange(large.member, nullptr)) {
+    WEIR_CHECK(large.arrivals == 0, "a path's messages end before it does");
+    leave(*member);
+  }
   for (; !large.writing.empty();) large.writing.remove(*large.writing.front());
 }
 
@@ -215,9 +246,16 @@ void Core::end_large(Path& path, Instant now) {
 void Core::take_returned(Instant now) {
   returned->take(returned_now);
   for (const ReturnBox::Item& item : returned_now) {
+    if (item.member != 0) {
+      Member* const member = members.find(item.member);
+      WEIR_CHECK(member != nullptr, "a member is there for as long as memory is charged to it");
+      grants.release(*member->large, static_cast<std::uint8_t>(item.purse), item.bytes);
+      forget_if_unused(*member);
+      continue;
+    }
     Path* const path = find_path(item.path);
-    if (path != nullptr && path->serial == item.path_serial && path->large != nullptr && path->large->account.open) {
-      grants.release(path->large->account, static_cast<std::uint8_t>(item.purse), item.bytes);
+    if (path != nullptr && path->serial == item.path_serial && path->large != nullptr && path->large->own.open) {
+      grants.release(path->large->own, static_cast<std::uint8_t>(item.purse), item.bytes);
     } else {
       grants.release_closed(static_cast<std::uint8_t>(item.purse), item.bytes);
     }

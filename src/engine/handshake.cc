@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "engine/core.h"
+#include "engine/members.h"
 
 namespace weir::engine {
 
@@ -51,14 +52,19 @@ struct BoundHello {
 
 }  // namespace
 
-Path* Core::make_path(const Address& remote, bool initiator, Instant now, std::uint32_t agreed_mtu) {
+Path* Core::make_path(const Address& remote, bool initiator, Instant now, std::uint32_t agreed_mtu,
+                      std::uint64_t certificate) {
+  if (certificate != 0) {
+    Member* const member = members.find(member_of_certificate(certificate));
+    if (member != nullptr && member->paths >= most_paths_of_a_member() && !evict_for_path(member, now)) return nullptr;
+  }
   const recovery::LossDetector::Options loss{.max_ack_delay = config.max_ack_delay};
   const auto largest = static_cast<std::uint32_t>(config.datagram_bytes);
   const recovery::MtuSearch::Options mtu{.maximum = agreed_mtu == 0 ? largest : std::min(largest, agreed_mtu),
                                          .v6 = !remote.is_v4()};
   const recovery::AckPolicy::Options ack{.max_ack_delay = config.max_ack_delay};
   Path* path = paths.acquire(random, loss, mtu, ack);
-  if (path == nullptr && evict_idle_path(now)) path = paths.acquire(random, loss, mtu, ack);
+  if (path == nullptr && evict_for_path(nullptr, now)) path = paths.acquire(random, loss, mtu, ack);
   if (path == nullptr) return nullptr;
   const SlotId id = paths.id_of(path);
   path->id = path_numbers.make(id);
@@ -66,6 +72,7 @@ Path* Core::make_path(const Address& remote, bool initiator, Instant now, std::u
   path->initiator = initiator;
   path->remote = remote;
   path->last_received = path->last_sent = path->waiting_since = now;
+  path->note_call(now);
   path->timer.tag = static_cast<std::uint32_t>(TimerKind::path);
   return path;
 }
@@ -245,7 +252,7 @@ void Core::confirm(Peer& peer, Path& path, const Keying& keying, const wire::Hel
   path.max_calls = std::min(std::max(reply.calls, 1u), config.limits.calls_per_peer);
   path.max_bytes = reply.inline_bytes;
   path.credit.open(reply.allowance, reply.nested_allowance);
-  path.accounts.open_reserve(ledger);  // a responder that calls back has little room
+  path.accounts.open_reserve(ledger);  // nobody calls us here
 
   wire::FirstPrefix prefix{.sequence = reply.sequence,
                            .allowance = reply.allowance,
@@ -275,9 +282,12 @@ void Core::confirm(Peer& peer, Path& path, const Keying& keying, const wire::Hel
 // ---- responder ----
 
 // Once for each path that requests come on, so that none of them has to look.
-void Core::meet(Path& path, std::string_view claimed, transfer::ProvenNames proven) {
-  path.caller =
-      transfer::CallerReference(transfer::KnownCaller::make(path.remote.to_string(), claimed, std::move(proven)));
+void Core::meet(Path& path, std::string_view claimed, transfer::ProvenNames proven, std::uint64_t certificate) {
+  const std::uint64_t member = certificate != 0
+                                   ? member_of_certificate(certificate)
+                                   : member_of_path({.worker = config.worker, .port = config.port}, path.serial);
+  path.caller = transfer::CallerReference(
+      transfer::KnownCaller::make(path.remote.to_string(), claimed, std::move(proven), member));
 }
 
 // A hello whose tag verifies comes from somebody who has the secret, or is a copy of one. One whose tag does not is a
@@ -291,7 +301,7 @@ void Core::on_hello(ByteSpan datagram, const Address& from, Instant now) {
   if (has_identity()) {
     if (!find_caller(hello->credential, now, known.emplace())) {
       if (!hello_gate.admit_stranger(now)) return reject(event::Rejection::limit, datagram.size());
-      return answer_unknown_secret(hello->initiator.path, hello->initiator.random, hello->credential, from);
+      return answer_unknown_hello(*hello, from);
     }
   } else if (hello->credential != CredentialId{}) {
     return reject(event::Rejection::bad_hello, datagram.size());
@@ -312,7 +322,7 @@ void Core::on_hello(ByteSpan datagram, const Address& from, Instant now) {
                          .sequence = sequence,
                          .responder = {.worker = config.worker,
                                        .port = config.port,
-                                       .random = (*cookie)(sequence, address_bytes(from)),
+                                       .random = random_in_reply(sequence, from),
                                        .incarnation = incarnation,
                                        .name = name_bytes(config.name)},
                          .calls = config.limits.calls_per_peer,
@@ -326,12 +336,23 @@ void Core::on_hello(ByteSpan datagram, const Address& from, Instant now) {
   send_plain(from, {answer_bytes, bytes + wire::kTagBytes});
 }
 
+// Whether its prefix was made by somebody who has the secret and was sent our hello reply at this address.
+bool Core::is_genuine(const wire::DecodedFirst& first, const Keying& keying,
+                      const std::array<std::byte, 32>& responder_random) {
+  return keying.hello_mac(*scratch_mac).verify(BoundPrefix(first.authenticated, responder_random).span(), first.tag);
+}
+
+// What the hello reply with that sequence to that address said.
+std::array<std::byte, 32> Core::random_in_reply(std::uint64_t sequence, const Address& to) const {
+  return (*cookie)(sequence, address_bytes(to));
+}
+
 void Core::on_first(MutableByteSpan datagram, const Address& from, std::uint8_t ecn, detail::Pin* buffer, Instant now) {
   const auto first = wire::decode_first(datagram);
   if (cookie == nullptr || !first) return reject(event::Rejection::bad_hello, datagram.size());
   const std::uint64_t sequence = first->prefix.sequence;
   if (!is_own_sequence(sequence)) [[unlikely]] {
-    if (!forward_first(sequence, datagram, from, ecn, now)) reject(event::Rejection::bad_hello, datagram.size());
+    if (!forward_first(*first, datagram, from, ecn, now)) reject(event::Rejection::bad_hello, datagram.size());
     return;
   }
   const std::uint64_t count = count_of(sequence);
@@ -353,25 +374,18 @@ void Core::on_first(MutableByteSpan datagram, const Address& from, std::uint8_t 
   const CredentialId& credential = first->prefix.credential;
   if (has_identity()) {
     if (!find_caller(credential, now, known.emplace())) {
-      if (hello_gate.admit_stranger(now)) {
-        // Who says so tells for whom it says so: what the incarnation before has made of such a packet is not known
-        // here.
-        std::array<std::byte, wire::kNonceBytes + kTellingBytes> echo;
-        std::ranges::copy(first->prefix.nonce, echo.begin());
-        std::copy_n(incarnation.begin(), kTellingBytes, echo.begin() + wire::kNonceBytes);
-        answer_unknown_secret(first->prefix.initiator.path, echo, credential, from);
-      }
+      if (hello_gate.admit_stranger(now)) answer_unknown_first(first->prefix, from);
       return reject(event::Rejection::bad_hello, datagram.size());
     }
   } else if (credential != CredentialId{}) {
     return reject(event::Rejection::bad_hello, datagram.size());
   }
   const Keying keying = known ? Keying(*known) : Keying(*shared);
-  const auto responder_random = (*cookie)(sequence, address_bytes(from));
-  if (!keying.hello_mac(*scratch_mac).verify(BoundPrefix(first->authenticated, responder_random).span(), first->tag)) {
+  const auto responder_random = random_in_reply(sequence, from);
+  if (!is_genuine(*first, keying, responder_random)) {
     return reject(event::Rejection::bad_hello, datagram.size());
   }
-  Path* path = make_path(from, false, now, known ? known->mtu : 0);
+  Path* path = make_path(from, false, now, known ? known->mtu : 0, known ? known->member : 0);
   if (path == nullptr) return reject(event::Rejection::limit, datagram.size());
   const wire::Introduction& initiator = first->prefix.initiator;
   const crypto::Secret secret =
@@ -399,17 +413,23 @@ void Core::on_first(MutableByteSpan datagram, const Address& from, std::uint8_t 
   if (known) path->expires = known->expires;
   path->state = Path::State::open;
   path->announce_path = true;
+  Member* const member = known && known->member != 0 ? &members.at(member_of_certificate(known->member)) : nullptr;
+  if (member != nullptr) {
+    ++member->references;
+    ++member->paths;
+  }
   // What a dishonest initiator claims beyond the largest allowance is not believed.
   path->accounts.open(ledger, std::min<std::uint64_t>(first->prefix.allowance, token::CreditLedger::kLargestAllowance),
-                      path->id);
+                      path->id, member);
   exchange = path->id;
   if (known) {
     // None, if it was given up this very moment: nothing is proven then.
     transfer::ProvenNames proven = config.credentials->names_of(credential);
-    meet(*path, {}, proven != nullptr ? std::move(proven) : std::make_shared<const std::vector<std::string>>());
+    meet(*path, {}, proven != nullptr ? std::move(proven) : std::make_shared<const std::vector<std::string>>(),
+         known->member);
     config.credentials->on_shown(credential);
   } else {
-    meet(*path, {reinterpret_cast<const char*>(initiator.name.data()), initiator.name.size()}, nullptr);
+    meet(*path, {reinterpret_cast<const char*>(initiator.name.data()), initiator.name.size()}, nullptr, 0);
   }
   ++events.counters.handshakes_completed;
   touch(*path);

@@ -24,6 +24,8 @@ class Identities {
     net.after_turn = [this, &net](int turned) { hand_out(net, turned); };
     return host;
   }
+  std::map<int, std::uint64_t> certificate_of;  // by host; none: each of its paths is a member of its own
+
   std::uint32_t connect(Net& net, int from, int to) {
     const auto [found, is_new] = peers_.try_emplace({from, to});
     if (is_new) {
@@ -38,7 +40,8 @@ class Identities {
     Wanted wanted;
     while (book_of_.contains(host) && net.engine(host).take_wanted(wanted)) {
       const int to = hosts_.at({host, wanted.peer});
-      const Agreed agreed = agree(next_++, net.address(to));
+      Agreed agreed = agree(next_++, net.address(to));
+      agreed.theirs.member = certificate_of[host];
       book_of_.at(to)->known[agreed.ours.id] = agreed.theirs;
       net.engine(host).install(wanted.peer, agreed.ours, net.now);
     }

@@ -18,6 +18,7 @@
 #include "engine/credential.h"
 #include "engine/frame_ring.h"
 #include "engine/keying.h"
+#include "engine/members.h"
 #include "engine/path_keys.h"
 #include "engine/waiting_requests.h"
 #include "peer/replay_window.h"
@@ -72,15 +73,19 @@ struct LargePath {
   std::uint32_t sent_slices = 0;                      // of all messages
   std::uint64_t sent_bytes = 0;                       // of all messages, but for those that were sent again
   // ---- receiving ----
-  token::SenderAccount account;
+  Member* member = nullptr;  // who sends; null: there are no members
+  token::SenderAccount own;  // without a member
   token::Ahead ahead;
-  bool serves_held = false;  // in Core::held_asks
+  bool receives = false;           // counted in Core::large_receivers
+  bool serves_held = false;        // in Core::held_asks
+  std::uint32_t arrivals = 0;      // that have memory or wait for it
+  std::uint32_t spare_tokens = 0;  // regions granted ahead of need and not used yet
   token::PathRegions regions;
 
+  token::SenderAccount& account() { return member != nullptr ? *member->large : own; }
   bool is_idle() const {
-    const bool owes = std::any_of(account.bytes.begin(), account.bytes.end(), [](std::uint64_t b) { return b != 0; });
-    return writing.empty() && again.empty() && !owes && account.lines == nullptr && ahead.held() == 0 &&
-           regions.first == nullptr;
+    const bool owes = std::any_of(own.bytes.begin(), own.bytes.end(), [](std::uint64_t b) { return b != 0; });
+    return writing.empty() && again.empty() && !owes && arrivals == 0 && regions.first == nullptr;
   }
 };
 
@@ -130,6 +135,13 @@ struct Path {
   Address remote;
   crypto::Incarnation remote_incarnation{};
   CredentialId credential{};  // initiator: that it was made with
+  // Responder: when the last request came, or word of a reply; before that, when the path was made. In units of 2^20
+  // ns.
+  std::uint32_t last_call = 0;
+  void note_call(Instant now) { last_call = static_cast<std::uint32_t>(now.ns >> 20); }
+  Duration without_calls(Instant now) const {
+    return Duration(std::int64_t{static_cast<std::uint32_t>(now.ns >> 20) - last_call} << 20);
+  }
 
   // ---- sealing and opening ----
   PathKeys keys;
@@ -138,7 +150,8 @@ struct Path {
   std::uint64_t key_bytes = 0;
   peer::ReplayWindow replay;
   struct Confirming {
-    std::vector<std::byte> prefix;        // of `first` packets
+    std::vector<std::byte> prefix;  // of `first` packets
+    std::uint64_t sequence() const { return load<std::uint64_t>(prefix.data()); }
     Instant doubt_at = Instant::never();  // then a second hello asks whether the peer has restarted
   };
   std::unique_ptr<Confirming> confirming;  // in that state
@@ -178,6 +191,9 @@ struct Path {
   std::uint32_t incoming_live = 0;
   std::uint32_t replying = 0;  // of these, answered and not acknowledged
   Instant heard_of_replies{};  // when the last of them was, or the first was made
+
+  // Responder: who has made the path; null: there are no members.
+  Member* member() const { return static_cast<Member*>(accounts.member()); }
 
   // ---- control owed ----
   std::uint64_t probe_timestamp = 0;

@@ -17,7 +17,7 @@ class PathNumbers {
   PathNumbers(std::uint32_t max_paths, std::uint32_t workers, std::uint32_t worker);
 
   std::uint32_t make(SlotId id) const;
-  std::uint32_t index_of(std::uint32_t number) const { return number & ((std::uint32_t{1} << index_bits_) - 1); }
+  std::uint32_t index_of(std::uint32_t number) const { return number & index_mask_; }
   bool is_own(std::uint32_t number) const { return (number & worker_mask_) == worker_value_; }
   // Any number, as peers may say any; those of workers that there are not are workers() or more.
   std::uint32_t worker_of(std::uint32_t number) const { return worker_bits_ == 0 ? 0 : number >> (32 - worker_bits_); }
@@ -25,6 +25,7 @@ class PathNumbers {
 
  private:
   std::uint32_t index_bits_;
+  std::uint32_t index_mask_;
   std::uint32_t worker_bits_;
   std::uint32_t workers_;
   std::uint32_t worker_mask_ = 0;

@@ -1,5 +1,6 @@
 // From a datagram to its frames. A stranger's datagram costs at most one tag check: no derivation, no allocation.
 #include "engine/core.h"
+#include "engine/vouched_sources.h"
 
 namespace weir::engine {
 
@@ -89,6 +90,8 @@ bool Core::open_sealed(Path& path, const wire::PacketHeader& header, MutableByte
     return true;
   }
   // From here on the sender is who it claims to be; it may still be hostile.
+  if (is_forwarded) [[unlikely]]
+    config.siblings->vouched().add(path.id, from);
   const bool is_newest = number > path.replay.largest();
   path.replay.mark(number, now);
   path.keys.on_opened(which);
@@ -178,89 +181,12 @@ Core::Verdict Core::on_frames(Path& path, ByteSpan frames, ByteSpan slice, bool&
         if (at == nullptr || !on_ack(path, frame, now)) return Verdict::violation;
         break;
       }
-      case wire::FrameType::cancel: {
-        wire::CancelFrame frame;
-        at = wire::decode(at, end, frame);
-        if (at == nullptr || !on_cancel_frame(path, frame, now)) return Verdict::violation;
-        ack_eliciting = true;
-        break;
-      }
       case wire::FrameType::credit:
         at = wire::decode_level(at, end, level, value);
         if (at == nullptr || level >= token::kLevels) return Verdict::violation;
         if (path.credit[level].raise(value)) on_room(path, now);
         ack_eliciting = true;
         break;
-      case wire::FrameType::blocked: {
-        wire::BlockedFrame frame;
-        at = wire::decode(at, end, frame);
-        if (at == nullptr || frame.level >= token::kLevels) return Verdict::violation;
-        on_blocked(path, frame, now);
-        ack_eliciting = true;
-        break;
-      }
-      case wire::FrameType::probe:
-        at = wire::decode_u64(at, end, value);
-        if (at == nullptr) return Verdict::violation;
-        path.probe_response_owed = true;
-        path.probe_timestamp = value;
-        ack_eliciting = true;
-        break;
-      case wire::FrameType::probe_response:
-        at = wire::decode_u64(at, end, value);
-        if (at == nullptr) return Verdict::violation;
-        ack_eliciting = true;
-        break;
-      case wire::FrameType::path_challenge:
-        at = wire::decode_u64(at, end, value);
-        if (at == nullptr || !path.initiator) return Verdict::violation;
-        owe_response(path, value);
-        path.probes_owed = std::max(path.probes_owed, 1u);  // whatever the window says
-        break;
-      case wire::FrameType::path_response:
-        at = wire::decode_u64(at, end, value);
-        if (at == nullptr || path.initiator) return Verdict::violation;
-        on_path_response(path, value, now);
-        ack_eliciting = true;
-        break;
-      case wire::FrameType::flow_reset: {
-        at = wire::decode_u64(at, end, value);
-        if (at == nullptr) return Verdict::violation;
-        const wire::TransferId id = wire::TransferId::unpack(value);
-        if (id.slot < path.calls.size() && path.calls[id.slot] != nullptr &&
-            path.calls[id.slot]->generation == id.generation) {
-          fail_or_put_off(*path.calls[id.slot], Code::reset, "the peer no longer knows this transfer", now);
-        }
-        ack_eliciting = true;
-        break;
-      }
-      case wire::FrameType::close: {
-        at = wire::decode_level(at, end, level, value);
-        if (at == nullptr || level > static_cast<std::uint8_t>(wire::CloseReason::violation)) return Verdict::violation;
-        const auto reason = static_cast<wire::CloseReason>(level);
-        const std::uint64_t unseen = value > wire::kMaxGeneration ? value : value + 1;
-        tell_health(path, event::PeerHealth::closed);
-        end_path(path, reason == wire::CloseReason::violation ? Code::reset : Code::peer_failed,
-                 reason == wire::CloseReason::violation ? "the peer ended the path: we broke the protocol"
-                                                        : "the peer closed",
-                 reason == wire::CloseReason::idle, now, unseen);
-        return Verdict::fine;
-      }
-      case wire::FrameType::path: {
-        wire::PathFrame frame;
-        at = wire::decode(at, end, frame);
-        if (at == nullptr || !path.initiator) return Verdict::violation;
-        on_path_frame(path, frame);
-        ack_eliciting = true;
-        break;
-      }
-      case wire::FrameType::retire_control_key: {
-        wire::RetireFrame frame;
-        at = wire::decode(at, end, frame);
-        if (at == nullptr || !path.keys.on_retired(frame, *scratch_key)) return Verdict::violation;
-        ack_eliciting = true;
-        break;
-      }
       case wire::FrameType::slice:
       case wire::FrameType::last_slice: {
         wire::SliceFrame frame;
@@ -272,51 +198,137 @@ Core::Verdict Core::on_frames(Path& path, ByteSpan frames, ByteSpan slice, bool&
         ack_eliciting = true;
         break;
       }
-      case wire::FrameType::region_grant: {
-        wire::GrantFrame frame;
-        at = wire::decode(at, end, frame);
-        if (at == nullptr) return Verdict::violation;
-        on_grant(path, frame, now);
-        ack_eliciting = true;
-        break;
-      }
-      case wire::FrameType::region_revoke: {
-        wire::RevokeFrame frame;
-        at = wire::decode(at, end, frame);
-        if (at == nullptr) return Verdict::violation;
-        on_revoke(path, frame, now);
-        ack_eliciting = true;
-        break;
-      }
-      case wire::FrameType::region_exhausted:
-      case wire::FrameType::request_regions:
-      case wire::FrameType::transfer_ack: {
-        const auto type = static_cast<wire::FrameType>(*at);
-        wire::SideFrame frame;
-        at = wire::decode(at, end, frame);
-        if (at == nullptr) return Verdict::violation;
-        on_side_frame(path, type, frame, now);
-        ack_eliciting = true;
-        break;
-      }
-      case wire::FrameType::range_ack: {
-        wire::RangeAckFrame frame;
-        at = wire::decode(at, end, frame);
-        if (at == nullptr || on_range_ack(path, frame) == Verdict::violation) return Verdict::violation;
-        ack_eliciting = true;
-        break;
-      }
       case wire::FrameType::ping:
         ++at;
         ack_eliciting = true;
         break;
       case wire::FrameType::padding:
         return result;
+      case wire::FrameType::close:
+        return on_close_frame(path, at, end, now) ? Verdict::fine : Verdict::violation;
       default:
-        return Verdict::violation;
+        at = on_control_frame(path, at, end, ack_eliciting, now);
+        if (at == nullptr) return Verdict::violation;
     }
   }
   return result;
+}
+
+// Frames that are few beside requests, replies and slices. Where the next frame begins; null: a violation.
+const std::byte* Core::on_control_frame(Path& path, const std::byte* at, const std::byte* end, bool& ack_eliciting,
+                                        Instant now) {
+  std::uint64_t value = 0;
+  switch (static_cast<wire::FrameType>(*at)) {
+    case wire::FrameType::cancel: {
+      wire::CancelFrame frame;
+      at = wire::decode(at, end, frame);
+      if (at == nullptr || !on_cancel_frame(path, frame, now)) return nullptr;
+      break;
+    }
+    case wire::FrameType::blocked: {
+      wire::BlockedFrame frame;
+      at = wire::decode(at, end, frame);
+      if (at == nullptr || frame.level >= token::kLevels) return nullptr;
+      on_blocked(path, frame, now);
+      break;
+    }
+    case wire::FrameType::probe:
+      at = wire::decode_u64(at, end, value);
+      if (at == nullptr) return nullptr;
+      path.probe_response_owed = true;
+      path.probe_timestamp = value;
+      break;
+    case wire::FrameType::probe_response:
+      at = wire::decode_u64(at, end, value);
+      if (at == nullptr) return nullptr;
+      break;
+    case wire::FrameType::path_challenge:
+      at = wire::decode_u64(at, end, value);
+      if (at == nullptr || !path.initiator) return nullptr;
+      owe_response(path, value);
+      path.probes_owed = std::max(path.probes_owed, 1u);  // whatever the window says
+      return at;                                          // asks for no acknowledgement: the response is one
+    case wire::FrameType::path_response:
+      at = wire::decode_u64(at, end, value);
+      if (at == nullptr || path.initiator) return nullptr;
+      on_path_response(path, value, now);
+      break;
+    case wire::FrameType::flow_reset: {
+      at = wire::decode_u64(at, end, value);
+      if (at == nullptr) return nullptr;
+      const wire::TransferId id = wire::TransferId::unpack(value);
+      if (id.slot < path.calls.size() && path.calls[id.slot] != nullptr &&
+          path.calls[id.slot]->generation == id.generation) {
+        fail_or_put_off(*path.calls[id.slot], Code::reset, "the peer no longer knows this transfer", now);
+      }
+      break;
+    }
+    case wire::FrameType::path: {
+      wire::PathFrame frame;
+      at = wire::decode(at, end, frame);
+      if (at == nullptr || !path.initiator) return nullptr;
+      on_path_frame(path, frame);
+      break;
+    }
+    case wire::FrameType::retire_control_key: {
+      wire::RetireFrame frame;
+      at = wire::decode(at, end, frame);
+      if (at == nullptr || !path.keys.on_retired(frame, *scratch_key)) return nullptr;
+      break;
+    }
+    case wire::FrameType::region_grant: {
+      wire::GrantFrame frame;
+      at = wire::decode(at, end, frame);
+      if (at == nullptr) return nullptr;
+      on_grant(path, frame, now);
+      break;
+    }
+    case wire::FrameType::region_revoke: {
+      wire::RevokeFrame frame;
+      at = wire::decode(at, end, frame);
+      if (at == nullptr) return nullptr;
+      on_revoke(path, frame, now);
+      break;
+    }
+    case wire::FrameType::region_exhausted:
+    case wire::FrameType::request_regions:
+    case wire::FrameType::transfer_ack: {
+      const auto type = static_cast<wire::FrameType>(*at);
+      wire::SideFrame frame;
+      at = wire::decode(at, end, frame);
+      if (at == nullptr) return nullptr;
+      on_side_frame(path, type, frame, now);
+      break;
+    }
+    case wire::FrameType::range_ack: {
+      wire::RangeAckFrame frame;
+      at = wire::decode(at, end, frame);
+      if (at == nullptr || on_range_ack(path, frame) == Verdict::violation) return nullptr;
+      break;
+    }
+    default:
+      return nullptr;
+  }
+  ack_eliciting = true;
+  return at;
+}
+
+// The path is gone afterwards. False: a violation.
+bool Core::on_close_frame(Path& path, const std::byte* at, const std::byte* end, Instant now) {
+  std::uint64_t value = 0;
+  std::uint8_t level = 0;
+  if (wire::decode_level(at, end, level, value) == nullptr ||
+      level > static_cast<std::uint8_t>(wire::CloseReason::violation)) {
+    return false;
+  }
+  const auto reason = static_cast<wire::CloseReason>(level);
+  const std::uint64_t unseen = value > wire::kMaxGeneration ? value : value + 1;
+  tell_health(path, event::PeerHealth::closed);
+  end_path(
+      path, reason == wire::CloseReason::violation ? Code::reset : Code::peer_failed,
+      reason == wire::CloseReason::violation ? "the peer ended the path: we broke the protocol" : "the peer closed",
+      reason == wire::CloseReason::idle, now, unseen);
+  return true;
 }
 
 void Core::on_side_frame(Path& path, wire::FrameType type, const wire::SideFrame& frame, Instant now) {
@@ -350,7 +362,7 @@ void Core::on_blocked(Path& path, const wire::BlockedFrame& frame, Instant now) 
   token::CreditAccount& account = path.accounts[frame.level];
   ledger.on_blocked(account, frame.needed, frame.priority);
   // Idle paths keep what they were promised. Closing one gives it back; its peer connects again when it has to.
-  if (ledger.starved()) evict_idle_path(now, &path);
+  if (ledger.starved()) evict_for_credit(path, frame.level, now);
   announce_raised();
   account.announce_again();  // its view may be older than what we last told
   path.credit_levels_owed |= static_cast<std::uint8_t>(1u << frame.level);

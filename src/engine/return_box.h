@@ -17,6 +17,7 @@ class ReturnBox final : public buffer::Returns {
  public:
   struct Item {
     std::uint64_t bytes = 0;
+    std::uint64_t member = 0;
     std::uint64_t path_serial = 0;
     std::uint32_t path = 0;
     std::uint32_t purse = 0;
@@ -50,7 +51,7 @@ class ReturnBox final : public buffer::Returns {
   void on_returned(const buffer::Landing& landing) noexcept override {
     if (landing.charged_bytes != 0) {
       std::lock_guard lock(mutex_);
-      items_.push_back({landing.charged_bytes, landing.path_serial, landing.path, landing.purse});
+      items_.push_back({landing.charged_bytes, landing.member, landing.path_serial, landing.path, landing.purse});
       // Release: the notes are in place before the engine looks for them.
       if (!has_some_.exchange(true, std::memory_order_release) && wake_) wake_();
     }

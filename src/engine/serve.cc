@@ -110,6 +110,7 @@ Core::Verdict Core::on_request(Path& path, const wire::RequestFrame& frame, deta
   IncomingTransfer* transfer = incoming.acquire();
   slot->generation = part.id.generation;
   path.last_incoming = std::max(path.last_incoming, part.id.generation);
+  path.note_call(now);
   slot->transfer = transfer;
   ++path.incoming_live;
   ++events.counters.requests_received;
@@ -225,7 +226,7 @@ bool Core::on_cancel_frame(Path& path, const wire::CancelFrame& frame, Instant) 
     case token::CreditAccount::Receipt::violation:
       return false;
   }
-  give_credit(&path, frame.level, cost);
+  give_credit(path, frame.level, cost);
   return true;
 }
 
@@ -271,7 +272,11 @@ void Core::release_incoming(IncomingTransfer& transfer) {
     detail::unpin(transfer.delivery.pin);  // nobody will read it
   }
   if (transfer.block != nullptr) detail::unpin(transfer.block);
-  if (transfer.answer_room != 0) give_answer_room(transfer, path_of(transfer), 0);
+  Path* const path = path_of(transfer);
+  if (transfer.answer_room != 0) give_answer_room(transfer, path, 0);
+  if (path == nullptr && has_identity()) [[unlikely]] {
+    if (Member* const member = member_left_by(transfer)) forget_if_unused(*member);  // this may have been its last
+  }
   incoming.release(&transfer);
 }
 

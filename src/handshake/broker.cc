@@ -304,6 +304,7 @@ Result<peer::Credential> Broker::make_credential(const Outcome& outcome) const {
   credential.answer_key = crypto::derive_answer_key(shared);
   describe(credential, *theirs, *agreement, *addresses);
   credential.set_name(outcome.names.first());
+  credential.member = outcome.names.certificate;
   const Instant end = end_of(outcome);
   if (end <= now_) return std::unexpected(Error(Code::unauthenticated, "a certificate ends this very second"));
   credential.expires_ns = end.ns;

@@ -220,6 +220,26 @@ std::string Certificate::fingerprint() const {
   return hexadecimal(std::span(digest).first(size));
 }
 
+std::uint64_t Certificate::number() const {
+  std::array<unsigned char, 32 + kMaxSerialBytes> own{};
+  std::size_t key = 32;
+  std::size_t serial = kMaxSerialBytes;
+  gnutls_datum_t issuer{};
+  std::array<std::uint8_t, 32> digest{};
+  gnutls_hash_hd_t hash = nullptr;
+  if (gnutls_x509_crt_get_key_id(gnutls(), GNUTLS_KEYID_USE_SHA256, own.data(), &key) == 0 && key == 32 &&
+      gnutls_x509_crt_get_serial(gnutls(), own.data() + key, &serial) == 0 &&
+      gnutls_x509_crt_get_raw_issuer_dn(gnutls(), &issuer) == 0 && gnutls_hash_init(&hash, GNUTLS_DIG_SHA256) == 0) {
+    gnutls_hash(hash, own.data(), own.size());
+    gnutls_hash(hash, issuer.data, issuer.size);
+    gnutls_hash_deinit(hash, digest.data());
+  }
+  gnutls_free(issuer.data);
+  std::uint64_t number = 0;
+  std::memcpy(&number, digest.data(), sizeof number);
+  return number == 0 ? 1 : number;  // all that cannot be told apart are one
+}
+
 std::vector<std::string> Certificate::purposes() const {
   std::vector<std::string> purposes;
   for (unsigned i = 0; i < kMaxPurposes; ++i) {

@@ -45,6 +45,9 @@ class Certificate {
   Result<Names> names() const;
   std::string serial() const;       // hexadecimal
   std::string fingerprint() const;  // SHA-256 of the whole, hexadecimal
+  // Tells one certificate from another; never 0. It comes from what the issuer has signed: the holder can write the
+  // signature in other ways, which changes the fingerprint.
+  std::uint64_t number() const;
   std::vector<std::string> purposes() const;
   std::string to_pem() const;
   std::vector<unsigned char> to_der() const;

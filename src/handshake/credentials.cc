@@ -306,6 +306,7 @@ Result<Names> Credentials::verify(std::span<const gnutls_datum_t> chain, std::in
   if (names) {
     names->valid_until_seconds = last_valid_second(shown, roots_, wall_seconds);
     names->development = development_;
+    names->certificate = shown.front().number();
     const std::vector<std::string> purposes = shown.front().purposes();
     names->may_serve = purposes.empty() || std::ranges::find(purposes, "server") != purposes.end();
   }

@@ -42,6 +42,8 @@ TEST(DevelopmentIdentity, PeersOfOneDirectoryAcceptEachOtherUnderAnyName) {
   EXPECT_EQ(names->all(), (std::vector<std::string>{"weir-development", "localhost", "127.0.0.1", "::1"}));
   EXPECT_TRUE(judge(*two.credentials, *one.credentials));
   EXPECT_NE(one.credentials->certificate().fingerprint(), two.credentials->certificate().fingerprint());
+  EXPECT_NE(one.credentials->certificate().number(), two.credentials->certificate().number());
+  EXPECT_EQ(names->certificate, two.credentials->certificate().number());
   EXPECT_EQ(one.credentials->certificate().key_type(), "Ed25519");
 }
 

@@ -23,6 +23,7 @@ struct Names {
   bool development = false;                       // both sides have development identities of one authority
   bool may_serve = false;                         // the certificate's purpose allows it to be called, too
   std::int64_t valid_until_seconds = 0;           // when the first of the chain, or the root, ends
+  std::uint64_t certificate = 0;                  // Certificate::number(); never 0 if it was verified
 
   // An IP literal is compared with `ips`, everything else with `dns`, regardless of case and of one dot at the end. A
   // wildcard stands for exactly one label. A development identity proves every name and address: its holders are

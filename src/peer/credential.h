@@ -31,7 +31,7 @@ struct DataAddress {
   bool operator==(const DataAddress&) const = default;
 };
 
-// A plain value; wipes its keys. About 430 bytes.
+// A plain value; wipes its keys. About 440 bytes.
 struct Credential {
   CredentialId id{};
   crypto::Secret secret;
@@ -48,6 +48,7 @@ struct Credential {
   bool may_call = false;           // our rules let the peer call us
   std::uint32_t mtu = 0;           // of the largest datagram that both sides try for
   std::int64_t expires_ns = 0;     // an Instant: from then on it is of no use; at once if nobody says otherwise
+  std::uint64_t member = 0;        // of the peer's certificate: the same for all credentials made with it
   std::uint16_t worker_count = 0;  // of the peer; the first kMaxDataAddresses are below
   std::array<DataAddress, kMaxDataAddresses> workers{};
 
@@ -83,6 +84,7 @@ struct KnownCredential {
   crypto::KeyBytes answer_key{};
   std::uint32_t mtu = 0;  // of the largest datagram that both sides try for; 0: not agreed
   Instant expires = Instant::never();
+  std::uint64_t member = 0;  // of the caller's certificate, whose paths share what one member may take; 0: not known
 
   ~KnownCredential() {
     crypto::wipe(hello_key);

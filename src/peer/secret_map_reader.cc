@@ -65,9 +65,11 @@ bool SecretMap::find_caller(const CredentialId& id, Instant now, KnownCredential
     std::uint8_t may_call;
     std::uint8_t unused;
     std::int64_t expires_ns;
+    std::uint64_t member;
   } terms;
   static_assert(offsetof(Terms, may_call) == offsetof(Stored, may_call) - offsetof(Stored, mtu));
   static_assert(offsetof(Terms, expires_ns) == offsetof(Stored, expires_ns) - offsetof(Stored, mtu));
+  static_assert(offsetof(Terms, member) == offsetof(Stored, member) - offsetof(Stored, mtu));
   std::uint64_t use = 0;
   Slot* entry = locate<by_id>(id, use, [&](const Slot& slot) {
     slot.load<offsetof(Stored, mtu)>(std::as_writable_bytes(std::span{&terms, 1}));
@@ -78,6 +80,7 @@ bool SecretMap::find_caller(const CredentialId& id, Instant now, KnownCredential
   if (entry == nullptr || terms.expires_ns <= now.ns) return false;
   out.mtu = terms.mtu;
   out.expires = Instant{terms.expires_ns};
+  out.member = terms.member;
   note_look(*entry, use);
   return terms.may_call != 0;
 }

@@ -82,6 +82,7 @@ TEST(SecretMap, ReturnsEveryFieldAsItWasInstalled) {
   SecretMap map({});
   Credential in = numbered(7, 3);
   in.initiator = true;
+  in.member = 12;
   in.remote_incarnation.fill(std::byte{9});
   ASSERT_TRUE(map.install(in, kStart));
   Credential out;
@@ -94,9 +95,11 @@ TEST(SecretMap, GivesTheKeysOfThoseWhoMayCallAndOfNobodyElse) {
   SecretMap map({});
   Credential in = numbered(7, 3);
   in.may_call = true;
+  in.member = 12;
   ASSERT_TRUE(map.install(in, kStart));
   KnownCredential out;
   ASSERT_TRUE(map.find_caller(in.id, Instant{}, out));
+  EXPECT_EQ(out.member, 12u);
   EXPECT_TRUE(out.secret.secret() == in.secret);
   EXPECT_EQ(out.hello_key, in.hello_key);
   EXPECT_EQ(out.answer_key, in.answer_key);

@@ -25,7 +25,7 @@ inline constexpr std::uint64_t kLive = 1ull << 31;
 inline constexpr std::uint64_t kGeneration = 1ull << 32;
 inline constexpr std::uint64_t kLifeMask = ~(kLive - 1);  // what tells one life of a slot from another
 
-inline constexpr std::size_t kStoredBytes = 424;
+inline constexpr std::size_t kStoredBytes = 432;
 inline constexpr std::size_t kWords = kStoredBytes / 8;
 inline constexpr std::size_t kAddressWord = 2;
 
@@ -42,6 +42,7 @@ struct alignas(8) SecretMap::Stored {
   std::uint8_t may_call;
   std::uint8_t unused;
   std::int64_t expires_ns;
+  std::uint64_t member;
   std::array<std::byte, crypto::kSecretBytes> secret;
   crypto::KeyBytes hello_key;
   crypto::KeyBytes answer_key;
@@ -73,6 +74,7 @@ struct alignas(8) SecretMap::Stored {
     to.name_length = from.name_length;
     to.transport = from.transport;
     to.expires_ns = from.expires_ns;
+    to.member = from.member;
     to.hello_key = from.hello_key;
     to.answer_key = from.answer_key;
     to.reset_key = from.reset_key;

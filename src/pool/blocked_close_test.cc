@@ -146,6 +146,48 @@ TEST_F(BlockedClose, InTheGuardOfAPlacement) {
   let_all_go();
 }
 
+TEST_F(BlockedClose, InTheSubscriberThatTheWatchdogTells) {
+  struct Blocking : Subscriber {
+    explicit Blocking(std::shared_ptr<Door> door_) : door(std::move(door_)) {}
+    void on(const event::WorkerStalled&) override { door->wait(); }
+    std::shared_ptr<Door> door;
+  };
+  Pool client = open(client_config(1));
+  {
+    Config config = server_config(1);
+    config.watchdog = 20ms;
+    config.subscriber = std::make_shared<Blocking>(door);
+    Pool server = open(config);
+    config.subscriber.reset();
+    // The worker stands still until the watchdog has told of it.
+    ASSERT_TRUE(
+        server.serve_inline("inline", [door = door](InlineRequest&) { await([&] { return door->inside == 1; }); }));
+    client.peer(server.listen_address()).unary("inline", "", {.deadline = 1h}).then([](const Result<Reply>&) {});
+    await([&] { return door->inside == 1; });
+    EXPECT_THAT(sentence_of(server.close(10ms)), HasSubstr("subscriber"));
+  }
+  let_all_go();
+}
+
+// The handler of a closed pool has the last handle, and with it the last reference to its own thread.
+TEST_F(BlockedClose, TheLastHandleMayGoOnAWorkerThatWasShared) {
+  Pool client = open(client_config(1));
+  {
+    Workers workers = Workers::open({.threads = 2, .watchdog = 1s}).value();
+    Config config = server_config(1);
+    config.on = &workers;
+    auto server = std::make_shared<std::optional<Pool>>(open(config));
+    ASSERT_TRUE((*server)->serve_inline("inline", [door = door, last = server](InlineRequest&) {
+      door->wait();
+      last->reset();
+    }));
+    client.peer((*server)->listen_address()).unary("inline", "", {.deadline = 1h}).then([](const Result<Reply>&) {});
+    await([&] { return door->inside == 1; });
+    EXPECT_THAT(sentence_of((*server)->close(10ms)), HasSubstr("\"inline\" (1)"));
+  }
+  let_all_go();
+}
+
 // Nobody said how long it may take. It waits for handlers longer than for calls, but not for ever.
 TEST_F(BlockedClose, TheLastHandleDoesNotWaitForEver) {
   Pool client = open(client_config(1));

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/fork_guard.h"
+#include "base/sync.h"
 #include "pool/call_result.h"
 #include "pool/gate.h"
 #include "pool/lane.h"
@@ -31,6 +32,12 @@ void release_dropped(CallRecord* record) noexcept {
 }
 
 Gate& gate_of(CallRecord* record) { return *record->core->shared; }
+
+// Of a record that is claimed.
+bool has_continuation(const CallRecord* record) {
+  sync::reads(&record->waiter);
+  return record->waiter_kind == WaiterKind::continuation;
+}
 
 // Makes a result that lies where it arrived one that stays.
 void settle(CallRecord* record, const transfer::Outcome& outcome) {
@@ -114,6 +121,7 @@ bool is_in_place(const CallRecord* record) {
 
 // The waiter is filled in. `waiting`: it will be handed the record.
 Claim claim(CallRecord* record) noexcept {
+  sync::writes(&record->waiter);
   record->resume_depth = thread_context.depth;
   const bool has_lane = record->waiter_kind != WaiterKind::continuation;
   if (is_done(record)) {
@@ -201,8 +209,7 @@ void complete_for_lane(transfer::OutgoingCall& call, const transfer::Outcome& ou
   if (record->has_ties) [[unlikely]]
     untie(*record, outcome.failed);
   // Acquire: pairs with the claim, so the waiter is seen.
-  if (record->stage.load(std::memory_order_acquire) == CallStage::claimed &&
-      record->waiter_kind == WaiterKind::continuation) {
+  if (record->stage.load(std::memory_order_acquire) == CallStage::claimed && has_continuation(record)) {
     return run_named(record, make_result(outcome, gate_of(record)), has_own_words(outcome));
   }
   store_result(record, outcome);
@@ -211,7 +218,7 @@ void complete_for_lane(transfer::OutgoingCall& call, const transfer::Outcome& ou
 }
 
 void hand_over(CallRecord* record) noexcept {
-  if (record->waiter_kind == WaiterKind::continuation) {
+  if (has_continuation(record)) {
     if (open_kept_first(record)) return;
     const bool is_ours = has_own_words(*record);
     return run_named(record, take_stored(record), is_ours);
@@ -225,6 +232,7 @@ void hand_over(CallRecord* record) noexcept {
 }
 
 void resume_waiter(CallRecord* record) {
+  sync::writes(&record->waiter);
   const bool is_on_lane = record->waiter_kind != WaiterKind::none;
   if (is_on_lane) {
     record->waiter.has_arrived = true;
@@ -250,7 +258,7 @@ void refuse_call(CallRecord* record, Refused& refused) noexcept {
 }
 
 void hand_over_refused(CallRecord* record, Refused& refused) noexcept {
-  if (record->waiter_kind == WaiterKind::continuation) {
+  if (has_continuation(record)) {
     record->link = std::exchange(refused.records, record);
     return;
   }
@@ -267,6 +275,7 @@ void finish_refused(Refused& refused) noexcept {
 }
 
 void drop_result(CallRecord* record) noexcept {
+  sync::writes(&record->kept);
   if (record->kept.pin != nullptr) detail::unpin(std::exchange(record->kept.pin, nullptr));
   release(record);
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/sync.h"
 #include "buffer/landing.h"
 #include "pool/call_record.h"
 #include "pool/gate.h"
@@ -44,6 +45,7 @@ inline Result<Reply> make_result(const transfer::Outcome& outcome, Gate& gate) {
 
 // Keeps the outcome in the record, for whoever comes for it later.
 inline void store_result(CallRecord* record, const transfer::Outcome& outcome) {
+  sync::writes(&record->kept);
   record->kept.failed = outcome.failed;
   record->kept.code = outcome.code;
   record->kept.may_have_run = outcome.may_have_run;
@@ -70,6 +72,7 @@ inline void store_result(CallRecord* record, const transfer::Outcome& outcome) {
 }
 
 inline Result<Reply> take_stored(CallRecord* record) {
+  sync::writes(&record->kept);
   const ByteSpan bytes{record->kept.data, record->kept.bytes};
   detail::Pin* pin = std::exchange(record->kept.pin, nullptr);
   if (record->kept.failed) [[unlikely]] {

@@ -22,6 +22,9 @@ namespace {
 
 constexpr Duration kLastMoment = std::chrono::milliseconds(100);
 
+// Replies of ours that are opened take turns with the members; none of these has that number.
+constexpr std::uint64_t kOwnReplies = 0;
+
 constinit thread_local const Executor* executor_of_this_thread = nullptr;
 
 // What the handler is given, on the thread that it runs on.
@@ -64,9 +67,9 @@ void fail_thrown(const TaskHandler& handler, Responder& responder, const Incomin
   responder.fail(Code::application, gate->tell_thrown(handler.method, text));
 }
 
-detail::Detached answer_request(IncomingRecord* record) {
-  // Ours: the post, and its table of methods with it, may go while the handler awaits another pool.
-  const std::shared_ptr<TaskHandler> handler = record->method->run_task;
+// The handler is ours: the post, and its table of methods with it, may go before it runs, and while it awaits another
+// pool.
+detail::Detached answer_request(IncomingRecord* record, std::shared_ptr<TaskHandler> handler) {
   Responder responder(record);
   Request request(take_request(*record), record->transfer->header_bytes, record->time_left, record->priority,
                   record->depth, &responder);
@@ -89,13 +92,14 @@ detail::Detached answer_request(IncomingRecord* record) {
 
 }  // namespace
 
-void run_request(IncomingRecord* record) {
+void run_request(IncomingRecord* record, std::shared_ptr<TaskHandler> handler) {
   const worker::DepthScope depth(static_cast<std::uint8_t>(record->depth + 1));
-  answer_request(record);
+  answer_request(record, std::move(handler));
 }
 
 std::shared_ptr<Executor> Executor::start(int threads, std::size_t places) {
-  auto executor = std::make_shared<Executor>(places);
+  auto executor = std::make_shared<Executor>(
+      MemberTurns::Options{.places = places, .most_running = static_cast<std::uint32_t>(most_of_one_member(threads))});
   for (int i = 0; i < threads; ++i) {
     Thread& thread = *executor->threads_.emplace_back(std::make_unique<Thread>());
     thread.thread = std::thread([executor, &thread] { executor->run(thread); });
@@ -106,31 +110,42 @@ std::shared_ptr<Executor> Executor::start(int threads, std::size_t places) {
 // A worker that was let go may have pushed something after stop().
 Executor::~Executor() { drop_queued(); }
 
-bool Executor::try_push(IncomingRecord* record) {
-  Places& places = record->core->shared->places;
+// ---- workers -------------------------------------------------------------------------------------------------------
+
+void Executor::add(const std::shared_ptr<Gate>& gate) {
   std::lock_guard lock(mutex_);
-  if (!places.take(record->priority, places_)) return false;
-  push(record);
+  gate->places.bit = std::uint64_t{1} << gates_.size() % 64;
+  gates_.push_back(gate);
+}
+
+bool Executor::try_push(IncomingRecord* record, std::uint64_t member) {
+  std::lock_guard lock(mutex_);
+  if (!turns_.push(*record, member, record->core->shared->places.bit)) return false;
+  publish_ready();
   return true;
 }
 
 void Executor::push_reply(IncomingRecord* record) {
   std::lock_guard lock(mutex_);
-  push(record);
+  turns_.push_unbounded(*record, kOwnReplies);
+  publish_ready();
 }
 
-// Under the mutex.
-void Executor::push(IncomingRecord* record) {
-  queued_.fetch_add(1, std::memory_order_relaxed);
-  record->waiting = {};
-  queue_.push_back(*record, record->priority);
+void Executor::take_freed(Gate& gate, std::vector<std::uint64_t>& members) {
+  std::lock_guard lock(mutex_);
+  gate.places.take_freed(members);
 }
 
 void Executor::flush() {
   // Relaxed: our own pushes are seen; those of other workers they flush themselves.
-  if (queued_.load(std::memory_order_relaxed) == 0) return;
+  if (ready_.load(std::memory_order_relaxed) == 0) return;
   std::lock_guard lock(mutex_);
-  for (std::size_t waiting = queue_.size(); waiting != 0 && !idle_.empty(); --waiting) {
+  wake_idle(turns_.ready());
+}
+
+// Under the mutex, like those below.
+void Executor::wake_idle(std::size_t most) {
+  for (; most != 0 && !idle_.empty(); --most) {
     Sleeper* sleeper = idle_.back();
     idle_.pop_back();
     sleeper->is_woken.store(true, std::memory_order_relaxed);  // the nudge orders it
@@ -138,22 +153,74 @@ void Executor::flush() {
   }
 }
 
-IncomingRecord* Executor::pop() {
+void Executor::tell_freed(const MemberTurns::Freed& freed) {
+  for (const auto& gate : gates_) {
+    if ((gate->places.bit & freed.gates) == 0 || gate->is_closed()) continue;
+    gate->places.free(freed.member);
+    gate->rung.store(true, std::memory_order_release);  // after the work, for look_for_rung()
+    gate->worker().doorbell()->ring();
+  }
+}
+
+// ---- its threads ---------------------------------------------------------------------------------------------------
+
+void Executor::end_turn_locked(Thread& self, std::int64_t ran_ns) {
+  if (self.turn.member == nullptr) return;
+  turns_.end(self.turn, ran_ns);
+  self.turn = {};
+}
+
+static std::int64_t time_since(Instant began, Instant now) { return began.is_never() ? -1 : (now - began).count(); }
+
+// The thread goes on with something that is not in the queue.
+void Executor::end_turn(Thread& self) {
+  if (self.turn.member == nullptr) return;
+  const Instant now = self.began.is_never() ? self.began : worker::read_clock();
+  std::lock_guard lock(mutex_);
+  end_turn_locked(self, time_since(self.began, now));
+  publish_ready();
+  wake_idle(turns_.ready());
+}
+
+IncomingRecord* Executor::pop(Thread& self) {
+  // The end of the one before is the beginning of the next.
+  const Instant now = self.began.is_never() ? self.began : worker::read_clock();
   IncomingRecord* record = nullptr;
-  bool is_wanted = false;
+  bool is_measuring = false;
   {
     std::lock_guard lock(mutex_);
-    record = queue_.pop();
-    if (record == nullptr) return nullptr;
-    queue_.charge(record->waiting.level, 1);
-    queued_.fetch_sub(1, std::memory_order_relaxed);
-    if (record->errand != IncomingRecord::Errand::complete) {
-      is_wanted = record->core->shared->places.give_back(record->waiting.level, places_);
+    end_turn_locked(self, time_since(self.began, now));
+    MemberTurns::Freed freed;
+    // When it is to end, the methods go: who has no handler by then finds none.
+    if (!is_stopping_.load(std::memory_order_relaxed)) record = turns_.pop(self.turn, freed);
+    publish_ready();
+    if (record == nullptr) {
+      self.began = Instant::never();
+      return nullptr;
+    }
+    if (turns_.ready() != 0) wake_idle(1);
+    if (freed.gates != 0) [[unlikely]]
+      tell_freed(freed);
+    is_measuring = turns_.is_measuring();
+    if (record->errand == IncomingRecord::Errand::complete) {
+      self.handler.reset();
+    } else if (self.handler != record->method->run_task) {
+      self.handler = record->method->run_task;
     }
   }
-  if (is_wanted) [[unlikely]]
-    record->core->shared->ring(nullptr);
+  self.began = !is_measuring ? Instant::never() : now.is_never() ? worker::read_clock() : now;
   return record;
+}
+
+void Executor::run_record(Thread& self, IncomingRecord* record) {
+  const Lane::Batch batch(Lane::mine());
+  if (record->unopened != nullptr) {
+    open_and_go_on(record, self.handler);
+  } else if (has_caller_gone(*record)) {
+    refuse_unwanted(record);
+  } else {
+    run_request(record, self.handler);
+  }
 }
 
 void Executor::run(Thread& self) {
@@ -162,30 +229,22 @@ void Executor::run(Thread& self) {
   Lane& lane = Lane::mine();
   Sleeper sleeper{&lane};
   const auto has_work = [&] {
-    return queued_.load(std::memory_order_relaxed) != 0 || is_stopping_.load(std::memory_order_relaxed) ||
+    return ready_.load(std::memory_order_relaxed) != 0 || is_stopping_.load(std::memory_order_relaxed) ||
            sleeper.is_woken.load(std::memory_order_relaxed);
   };
   while (!is_stopping_.load(std::memory_order_relaxed)) {
-    lane.drive();
+    if (lane.has_arrivals()) {
+      end_turn(self);  // what is resumed may block, and is not what ran before
+      lane.drive();
+    }
     if (fork_guard_.is_in_child()) return;  // a handler forked, and returned in the child
-    if (IncomingRecord* record = pop()) {
-      const Lane::Batch batch(lane);
-      const bool is_reply = record->errand == IncomingRecord::Errand::complete;
-      // Relaxed: read by who has given up waiting.
-      self.running.store(is_reply ? nullptr : record->method, std::memory_order_relaxed);
-      if (record->unopened != nullptr) {
-        open_and_go_on(record);
-      } else if (has_caller_gone(*record)) {
-        refuse_unwanted(record);
-      } else {
-        run_request(record);
-      }
-      self.running.store(nullptr, std::memory_order_relaxed);
+    if (IncomingRecord* record = pop(self)) {
+      run_record(self, record);
       continue;
     }
     {
       std::lock_guard lock(mutex_);
-      if (!queue_.empty()) continue;
+      if (turns_.ready() != 0) continue;
       sleeper.is_woken.store(false, std::memory_order_relaxed);
       idle_.push_back(&sleeper);
     }
@@ -193,9 +252,12 @@ void Executor::run(Thread& self) {
     std::lock_guard lock(mutex_);
     std::erase(idle_, &sleeper);
   }
+  end_turn(self);
   // Handlers that wait have been told that the pool is closed; those that wait for another pool get a moment.
   lane.wait_until([&] { return lane.awaited == 0; }, kLastMoment);
+  std::shared_ptr<TaskHandler> last;  // ends after the lock
   const std::lock_guard lock(mutex_);
+  last.swap(self.handler);
   self.has_ended = true;
   has_ended_.notify_all();
 }
@@ -218,8 +280,8 @@ std::vector<std::string> Executor::stop(Instant until) {
       std::unique_lock lock(mutex_);
       while (!each->has_ended && worker::read_clock() < until) has_ended_.wait_for(lock, worker::wait_until(until));
       if (!each->has_ended) {
-        const MethodEntry* const method = each->running.load(std::memory_order_relaxed);
-        left.push_back(method == nullptr ? std::string() : method->name);
+        const bool is_running = each->turn.member != nullptr && each->handler != nullptr;
+        left.push_back(is_running ? each->handler->method : std::string());
         each->thread.detach();
         continue;
       }
@@ -227,11 +289,21 @@ std::vector<std::string> Executor::stop(Instant until) {
     each->thread.join();
   }
   drop_queued();
+  std::vector<std::shared_ptr<Gate>> gates;  // end after the lock
+  std::lock_guard lock(mutex_);
+  gates.swap(gates_);
   return left;
 }
 
 void Executor::drop_queued() {
-  while (IncomingRecord* record = pop()) {
+  for (;;) {
+    IncomingRecord* record = nullptr;
+    {
+      std::lock_guard lock(mutex_);
+      record = turns_.take_any();
+      publish_ready();
+    }
+    if (record == nullptr) return;
     drop_message(*record);
     if (std::exchange(record->errand, IncomingRecord::Errand::answer) == IncomingRecord::Errand::complete) {
       drop_incoming(record);  // its call has been told that the pool is closed

@@ -362,6 +362,18 @@ TEST(Config, LimitsCanBeRead) {
   }
 }
 
+// Workers at one port copy datagrams for each other: that is part of the memory that others can make them hold.
+TEST(Config, LimitsCountTheDatagramsThatWorkersHandEachOther) {
+  const auto held_by_one = [](int workers) {
+    const std::string text = open(server_config(workers)).limits();
+    const std::string line = "most bytes of messages that all peers together can make one worker hold: ";
+    const std::size_t at = text.find(line);
+    return at == std::string::npos ? 0 : std::stoull(text.substr(at + line.size()));
+  };
+  // Of two workers each has two sockets: one to listen, one to call.
+  EXPECT_EQ(held_by_one(2), 2 * held_by_one(1) + (8u << 20));
+}
+
 TEST(Config, LimitsBeyondTheMachinesMemorySayWhatToLower) {
   const auto note_of = [](const Limits& limits) {
     Config config = server_config(1);

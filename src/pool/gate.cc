@@ -21,6 +21,7 @@ template <class Record>
 void push(sync::Atomic<Record*>& stack, Record* record) noexcept {
   Record* top = stack.load(std::memory_order_relaxed);
   do {
+    sync::writes(&record->link);
     record->link = top;
     // Release: the taker sees the record as it was given.
   } while (!stack.compare_exchange_weak(top, record, std::memory_order_release, std::memory_order_relaxed));
@@ -206,6 +207,7 @@ void Gate::refuse(Port& port, Refused& refused) noexcept {
 
 void Gate::refuse_wishes_and_answers(Refused& refused) noexcept {
   for (CallRecord* record = take_wishes(); record != nullptr;) {
+    sync::reads(&record->link);
     CallRecord* next = record->link;
     const std::uint8_t wishes = record->wishes.exchange(0, std::memory_order_acq_rel);
     // Everything that the engine had is complete by now; what is not done is still in a ring, or refused right here.

@@ -22,6 +22,7 @@ engine::Credential for_post(const peer::Credential& credential, const peer::Data
           .data = data.address,
           .is_proven = data.validated,
           .mtu = credential.mtu,
+          .member = credential.member,
           .expires = Instant{credential.expires_ns}};
 }
 
@@ -301,16 +302,13 @@ bool Handshaker::tell_news(Instant now) {
     }
   }
   while (const auto refusal = broker_->take_refusal()) {
-    Refused& last = refused_[AddressHash{}(refusal->from) % refused_.size()];
-    if (last.from == refusal->from && now - last.told < kRefusalInterval) {
-      ++last.left_out;
+    const std::optional<std::uint64_t> left_out = refusals_.note(refusal->from, now);
+    if (!left_out) {
       ++events_.counters.handshakes_failed;
       continue;
     }
-    const std::uint64_t left_out = last.from == refusal->from ? last.left_out : 0;
-    last = {.from = refusal->from, .told = now};
     events_.emit(event::HandshakeFailed{
-        {}, refusal->from.to_string(), refusal->error.code(), refusal->error.message(), left_out});
+        {}, refusal->from.to_string(), refusal->error.code(), refusal->error.message(), *left_out});
   }
   return is_busy;
 }

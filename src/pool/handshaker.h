@@ -1,7 +1,6 @@
 // Handshaker: the broker of one pool with its socket, its thread and the ways to the posts.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -21,6 +20,7 @@
 #include "peer/hello_budget.h"
 #include "pool/peer_entry.h"
 #include "pool/post.h"
+#include "pool/refusals.h"
 #include "weir/config.h"
 #include "worker/pollable.h"
 #include "worker/worker.h"
@@ -128,13 +128,7 @@ class Handshaker final : public worker::Pollable,
   const Address local_;
   const std::shared_ptr<Subscriber> subscriber_;
   event::Sink events_;
-  struct Refused {  // the last HandshakeFailed event about somebody
-    Address from;
-    Instant told{};
-    std::uint64_t left_out = 0;
-  };
-  static constexpr Duration kRefusalInterval = std::chrono::seconds(1);  // between two events about one address
-  std::array<Refused, 64> refused_;  // by the address's hash: a newer one may take the place of an older one
+  Refusals refusals_;
   const bool accepts_;
   const Limits limits_;
   const Timeouts timeouts_;

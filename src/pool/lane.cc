@@ -54,7 +54,8 @@ struct LaneHolder {
 };
 
 Lane* Lane::mine_if_any() {
-  return current_lane == nullptr || current_lane->fork_guard_.is_in_child() ? nullptr : current_lane;
+  if (current_lane == nullptr || current_lane->fork_guard_.is_in_child()) return nullptr;
+  return current_lane;
 }
 
 Lane& Lane::mine() {
@@ -88,6 +89,7 @@ void Lane::leave() {
 void Lane::deliver(const std::shared_ptr<Lane>& to, CallRecord* newest, CallRecord* oldest) noexcept {
   CallRecord* top = to->arrived_.load(std::memory_order_relaxed);
   do {
+    sync::writes(&oldest->link);
     oldest->link = top;
     // Release: the results are complete before the thread sees the records.
   } while (!to->arrived_.compare_exchange_weak(top, newest, std::memory_order_release, std::memory_order_relaxed));
@@ -203,6 +205,7 @@ bool Lane::collect() {
   // A stack: the newest is on top. Oldest first is fairer.
   CallRecord* oldest = nullptr;
   for (CallRecord* record = newest; record != nullptr;) {
+    sync::writes(&record->link);
     CallRecord* next = record->link;
     record->link = oldest;
     oldest = record;

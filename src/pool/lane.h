@@ -57,6 +57,11 @@ class Lane : public std::enable_shared_from_this<Lane> {
   Port* port_to(const std::shared_ptr<Gate>& gate);
   // Puts a record into its port. Waits while the ring is full, where waiting can help.
   void submit(Port& port, CallRecord* record);
+  // Whether drive() would find anybody. Relaxed: who delivers wakes the thread.
+  bool has_arrivals() const {
+    return arrived_.load(std::memory_order_relaxed) != nullptr || guests_.load(std::memory_order_relaxed) != nullptr ||
+           backlog_ != nullptr || guest_backlog_ != nullptr;
+  }
   // Resumes whoever waits for what has arrived. True if there was anybody.
   bool drive();
   // The same inside of a loop's turn, unless this thread is in wait_until(), which drives outside of the turn: what it

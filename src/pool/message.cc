@@ -118,16 +118,7 @@ Reply::Reply(Payload payload, std::string_view header)
 
 Payload Reply::held_payload() const { return static_cast<const PayloadBytes*>(storage_.pin())->payload; }
 
-Responder& Responder::operator=(Responder&& other) noexcept {
-  if (this != &other) {
-    Responder dropped(std::exchange(record_, std::exchange(other.record_, nullptr)));
-  }
-  return *this;
-}
-
-Responder::~Responder() {
-  if (record_ != nullptr) fail(Code::application, "the handler dropped the request without an answer");
-}
+void Responder::fail_dropped() { fail(Code::application, "the handler dropped the request without an answer"); }
 
 void Responder::reply(Bytes body, Bytes header) {
   detail::IncomingRecord* record = std::exchange(record_, nullptr);

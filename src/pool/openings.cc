@@ -54,9 +54,9 @@ void answer_intake(IncomingRecord* record) {
 }
 
 // A request whose handler is a task; on the thread that runs it.
-void run_opened(IncomingRecord* record) {
+void run_opened(IncomingRecord* record, const std::shared_ptr<TaskHandler>& handler) {
   if (!is_good(*record->landing())) return refuse_request(record);
-  run_request(record);
+  run_request(record, handler);
 }
 
 }  // namespace
@@ -68,7 +68,7 @@ bool has_caller_gone(const IncomingRecord& record) {
 
 void refuse_unwanted(IncomingRecord* record) { refuse(record, Code::cancelled, "the caller has gone"); }
 
-void open_and_go_on(IncomingRecord* record) {
+void open_and_go_on(IncomingRecord* record, const std::shared_ptr<TaskHandler>& handler) {
   if (record->unopened->intake != nullptr) {
     while (take_in(record)) {
     }
@@ -79,7 +79,7 @@ void open_and_go_on(IncomingRecord* record) {
     // Whoever goes on looks at the landing.
     static_cast<void>(buffer::open_all(*record->landing()));
   }
-  if (record->errand == Errand::answer) return run_opened(record);
+  if (record->errand == Errand::answer) return run_opened(record, handler);
   record->core->shared->answer(record);
 }
 
@@ -151,7 +151,7 @@ bool Openings::turn() {
 // Of one that waits: nothing is left to open.
 void Openings::finish(IncomingRecord* record) {
   waiting_.remove(*record);
-  record->errand == Errand::answer ? run_opened(record) : go_on(record);
+  record->errand == Errand::answer ? run_opened(record, record->method->run_task) : go_on(record);
 }
 
 void Openings::go_on(IncomingRecord* record) {

@@ -18,9 +18,10 @@ using detail::CallRecord;
 using detail::IncomingRecord;
 class Executor;
 class Post;
+struct TaskHandler;
 
-// On an executor thread: opens what the record carries and goes on with it.
-void open_and_go_on(IncomingRecord* record);
+// On an executor thread: opens what the record carries and goes on with it. `handler`: of a request that a task serves.
+void open_and_go_on(IncomingRecord* record, const std::shared_ptr<TaskHandler>& handler);
 // Whether the caller of a request has gone: it is not to run.
 bool has_caller_gone(const IncomingRecord& record);
 // Answers a request that no handler has seen and that its caller does not want any more.

@@ -17,6 +17,7 @@
 #include "pool/sealing.h"
 #include "pool/there.h"
 #include "pool/ties.h"
+#include "pool/way.h"
 #include "transfer/cargo.h"
 #include "worker/clock.h"
 #include "worker/thread_context.h"
@@ -28,6 +29,7 @@ using detail::CallRecord;
 using pool::Gate;
 using pool::MethodNames;
 using pool::there;
+using pool::Way;
 
 // What everything of a pool says in a forked child.
 Error forked() { return {Code::closed, kForked}; }
@@ -58,70 +60,9 @@ bool is_possible(const detail::PeerState& peer, const CallOptions& options) {
   return Call(Error(Code::closed, "the pool is closed"));
 }
 
-// How a call gets to the worker.
-struct Way {
-  pool::Lane* lane = nullptr;  // null: the worker is this thread
-  pool::Port* port = nullptr;
-  CallRecord* record = nullptr;
-  Instant now;
-
-  bool is_direct() const { return lane == nullptr; }
-  transfer::BlockPool& blocks(Gate& gate) const { return is_direct() ? gate.engine->blocks() : lane->blocks(); }
-};
-
-// Without a record: there is no way, and the code says why.
-inline Code find_way(detail::PeerState& peer, Way& way) {
-  Gate& gate = *peer.gate;
-  if (gate.is_mine()) [[likely]] {
-    if (gate.post == nullptr) return Code::closed;
-    way.record = gate.post->acquire();
-    way.now = gate.worker().now();
-  } else {
-    way.lane = &pool::Lane::mine();
-    way.port = way.lane->port_to(peer.gate);
-    if (way.port == nullptr) return Code::closed;
-    way.record = way.port->acquire();
-    way.now = worker::read_clock();
-  }
-  return Code::overloaded;
-}
-
 [[gnu::cold, gnu::noinline]] Call no_way(Code code) {
   if (code == Code::closed) return Call(Error(Code::closed, "the pool is closed"));
   return Call(Error(Code::overloaded, "as many calls are outstanding as Limits::queued_calls"));
-}
-
-inline void fill(const Way& way, detail::PeerState& peer, std::uint64_t method, const CallOptions& options) {
-  CallRecord* record = way.record;
-  record->complete = way.is_direct() ? &pool::complete_direct : &pool::complete_for_lane;
-  record->method = method;
-  const auto deadline = options.deadline.count() == 0 ? peer.default_deadline : options.deadline;
-  record->deadline = deadline > Instant::never() - way.now ? Instant::never() : way.now + deadline;
-  record->block = nullptr;
-  record->priority = static_cast<std::uint8_t>(options.priority);
-  record->depth = worker::thread_context.depth;
-  record->is_patient = options.wait_for_ready;
-  record->state = CallRecord::State::idle;
-  record->owners = static_cast<pool::PeerEntry*>(&peer);
-  record->peer_shown = peer.shown;
-  record->stage.store(detail::CallStage::pending, std::memory_order_relaxed);
-  record->waiter_kind = detail::WaiterKind::none;
-  record->is_dropped = false;
-  record->has_ties = false;
-  record->is_held = false;
-  record->tells_sent = false;
-  record->opens_itself = !way.is_direct() && worker::thread_context.loops_entered == 0;
-}
-
-inline Call send(const Way& way, Gate& gate) {
-  // From here on the record may end at any time.
-  Call call(way.record, way.record->has_ties ? pool::Ties::of(*way.record).token : Dependency::kNotTracked);
-  if (way.is_direct()) [[likely]] {
-    gate.post->submit(way.record, way.now);
-  } else {
-    way.lane->submit(*way.port, way.record);
-  }
-  return call;
 }
 
 // Its ties are impossible, or it failed with those that it was to come after.

@@ -114,6 +114,8 @@ std::string PoolState::limits() const {
   const std::size_t of_peers = footprint.total(limits.peers) + received;
   const std::size_t posts_per_worker = posts_.size() / crew_->size();  // one to listen, and maybe one to call
   std::size_t of_handshakes = 0;
+  // The workers of a shared port copy datagrams for each other.
+  const std::size_t of_forwards = forwarding_ ? worker::ForwardRing::kMostBytes : 0;
   Page page;
   page.heading("configured, with the names of Config::limits");
   page.line("workers", std::to_string(crew_->size()));
@@ -137,7 +139,14 @@ std::string PoolState::limits() const {
     page.count("submission_ring[" + std::to_string(priority) + "] per thread and worker",
                limits.submission_ring[priority], "calls");
   }
-  page.count("executor_queue per worker and priority", limits.executor_queue, "requests");
+  page.count("executor_queue per member and priority", limits.executor_queue, "requests");
+  if (executor_) {
+    const int threads = config_.executor_threads;
+    const int most = handshaker_ ? pool::Executor::most_of_one_member(threads) : threads;
+    page.line(std::string("executor threads for handlers of one member (") +
+                  (handshaker_ ? "a certificate)" : "a path, with a shared secret)"),
+              std::to_string(most) + " of " + std::to_string(threads));
+  }
   if (handshaker_) {
     constexpr std::size_t kHandshakeBytes = 112 * 1024, kCredentialBytes = 512 + 160;  // as tests measure them
     static_assert(kCredentialBytes == 512 + handshake::CallerNames::kBytesPerCredential);
@@ -154,11 +163,14 @@ std::string PoolState::limits() const {
   page.count("what calls come after, all pools of this process", causality::Map::kMaxWaiting, "dependencies");
   page.heading("memory that this comes to, at most");
   if (handshaker_) page.bytes("most bytes of credentials and handshakes", of_handshakes);
-  page.bytes("most bytes of messages that all peers together can make one worker hold", of_messages * posts_per_worker);
+  if (forwarding_) page.bytes("most bytes of datagrams that other workers hand to one worker", of_forwards);
+  page.bytes("most bytes of messages that all peers together can make one worker hold",
+             of_messages * posts_per_worker + of_forwards);
   page.bytes("most bytes of bookkeeping that one peer can make one worker hold", footprint.path_bytes);
-  page.bytes("most bytes that all peers together can make one worker hold", of_peers * posts_per_worker);
-  page.bytes("most bytes that all peers together can make this process hold", of_peers * posts_.size() + of_handshakes);
-  const std::size_t of_all = (of_peers + of_calls) * posts_.size() + of_handshakes;
+  page.bytes("most bytes that all peers together can make one worker hold", of_peers * posts_per_worker + of_forwards);
+  const std::size_t of_all_peers = of_peers * posts_.size() + of_forwards * crew_->size() + of_handshakes;
+  page.bytes("most bytes that all peers together can make this process hold", of_all_peers);
+  const std::size_t of_all = of_all_peers + of_calls * posts_.size();
   page.bytes("the same, and with the most calls of its own that wait", of_all);
   if (const std::uint64_t memory = memory_of_this_machine(); memory != 0 && of_all > memory) {
     const std::size_t posts = posts_.size(), nested = token::kLevels - 1;

@@ -131,7 +131,8 @@ Result<void> PoolState::open_shared_posts(Address& bind, engine::EngineConfig en
   }
   // To a caller they are one process: a hello that another worker answers is no restart.
   crypto::SystemEntropy{}.fill(engine.incarnation);
-  forwarding_ = std::make_shared<pool::Forwarding>(links.size());
+  crypto::SystemEntropy{}.fill(engine.cookie);
+  forwarding_ = std::make_shared<pool::Forwarding>(links.size(), random_word());
   engine.siblings = forwarding_.get();
   engine.workers_at_port = static_cast<std::uint32_t>(links.size());
   for (std::size_t i = 0; i < links.size(); ++i) {

@@ -296,8 +296,11 @@ Result<void> PoolState::finish(std::chrono::nanoseconds deadline, std::chrono::n
   }
   placements_->clear(have_left && running.empty() ? pool::Placements::Visitors::are_waited_for
                                                   : pool::Placements::Visitors::may_stay);
-  if (owns_crew_)
-    have_handshakes_ended &= !crew_->stop(at_least_a_moment(handlers_end), at_least_a_moment(end)).handshakes;
+  if (owns_crew_) {
+    const worker::Crew::Left left = crew_->stop(at_least_a_moment(handlers_end), at_least_a_moment(end));
+    have_handshakes_ended &= !left.handshakes;
+    if (left.watchdog) running.emplace_back();  // it is inside of the subscriber
+  }
   has_closed_.store(true, std::memory_order_release);
   if (!running.empty()) return std::unexpected(left_behind(std::move(running)));
   if (!have_left) {

@@ -50,6 +50,7 @@ Post::Post(Options options)
       handshaker_(std::move(options.handshaker)),
       forwarding_(std::move(options.forwarding)),
       forwarded_(forwarding_ != nullptr ? &forwarding_->ring(options.engine.worker) : nullptr),
+      inbox_(gate_),
       local_(link_->local()) {
   gate_->post = this;
   gate_->sends_exception_text = options.sends_exception_text;
@@ -57,6 +58,7 @@ Post::Post(Options options)
   gate_->arrivals = std::move(options.arrivals);
   gate_->engine = engine_;
   gate_->buffers = buffers_.get();
+  if (executor_ != nullptr) executor_->add(gate_);
   seat_ = std::make_unique<worker::Seat>(*engine_, *link_, worker_->burst(), this);
   hosted_.seat = seat_.get();
   hosted_.rung = &gate_->rung;
@@ -105,7 +107,7 @@ void Post::farewell() {
   drain(now);
   openings_.give_up();
   engine_->close(now);
-  while (IncomingRecord* record = parked_.pop()) drop_incoming(record);  // their callers have been told
+  while (IncomingRecord* record = parked_.pop_any()) drop_incoming(record);  // their callers have been told
   for (int i = 0; i < kFarewellTurns && (seat_->poll_once(now) || seat_->is_blocked() || engine_->has_work()); ++i) {
     now = worker::read_clock();
   }
@@ -133,11 +135,6 @@ Result<void> Post::serve(Method method, MethodEntry entry) {
 // ---- calls ---------------------------------------------------------------------------------------------------------
 
 void Post::submit(CallRecord* record, Instant now) {
-  if (record->is_dropped) [[unlikely]] {
-    if (record->has_ties) untie(*record, true);
-    record->drop_bytes();
-    return CallRecord::Pool::release(record);
-  }
   PeerEntry& peer = *record->peer_entry();
   if (peer.number == PeerEntry::kUnknown) [[unlikely]] {
     Result<std::uint32_t> number = engine_->connect(peer.address);
@@ -188,34 +185,6 @@ void Post::drop(CallRecord* record) {
   worker_->touch(hosted_);
 }
 
-void Post::cancel(detail::CancellableCall* newest, Instant now) {
-  while (newest != nullptr) {
-    if (gate_->is_in_child()) [[unlikely]]
-      return;  // the one before it forked, and returned in the child
-    detail::CancellableCall* const call = std::exchange(newest, newest->link);
-    if (!call->is_over) cancel_on_worker(*call, *engine_, now);
-    call->release();
-  }
-  worker_->touch(hosted_);
-}
-
-void Post::hand_to_lane(CallRecord* record) {
-  Lane* lane = record->waiter.lane;
-  if (last_bundle_ == nullptr || last_bundle_->lane.get() != lane) [[unlikely]] {
-    last_bundle_ = nullptr;
-    for (Bundle& bundle : bundles_) {
-      if (bundle.lane.get() == lane) last_bundle_ = &bundle;
-    }
-    // Ours from here on: the lane's thread may end as soon as it has the record.
-    if (last_bundle_ == nullptr) last_bundle_ = &bundles_.emplace_back(Bundle{.lane = lane->shared_from_this()});
-  }
-  Bundle& bundle = *last_bundle_;
-  record->link = bundle.newest;
-  bundle.newest = record;
-  if (bundle.oldest == nullptr) bundle.oldest = record;
-  has_bundles_ = true;
-}
-
 // Those of the turn before have been delivered by now.
 bool Post::take_forwarded(Instant now) {
   forwarded_->give_back();
@@ -229,19 +198,7 @@ bool Post::take_forwarded(Instant now) {
 }
 
 bool Post::drain(Instant now) {
-  if (gate_->have_ports_changed(ports_seen_)) [[unlikely]]
-    gate_->copy_ports(ports_);
-  bool is_busy = false;
-  // Taken first: then the wishes of these calls, which are older, are granted below.
-  detail::CancellableCall* const cancelled = gate_->take_cancelled();
-  for (std::size_t priority = 0; priority < Port::kPriorities && !ports_.empty(); ++priority) {
-    for (auto& port : ports_) {
-      is_busy |= port->pop(priority, kDrainPerRing, [&](CallRecord* record) { submit(record, now); }) != 0;
-    }
-  }
-  take_wishes(now);
-  if (cancelled != nullptr) [[unlikely]]
-    cancel(cancelled, now);
+  bool is_busy = inbox_.drain(*engine_, now, [&](CallRecord* record) { submit(record, now); });
   if (gate_->is_in_child()) [[unlikely]]
     return false;
   take_waiting();
@@ -263,37 +220,8 @@ bool Post::drain(Instant now) {
   return is_busy;
 }
 
-void Post::take_wishes(Instant now) {
-  for (CallRecord* record = gate_->take_wishes(); record != nullptr;) {
-    // First: with the bits gone, the record may be queued here again.
-    CallRecord* next = record->link;
-    // Before the bits go: who finds them gone finds the stage.
-    const bool is_claimed = (record->wishes.load(std::memory_order_acquire) & CallRecord::kClaim) != 0 &&
-                            record->stage.load(std::memory_order_relaxed) != detail::CallStage::done;
-    if (is_claimed) record->stage.store(detail::CallStage::claimed, std::memory_order_relaxed);
-    const std::uint8_t wishes = record->wishes.exchange(0, std::memory_order_acq_rel);
-    if (wishes & CallRecord::kSubmit) submit(record, now);
-    if (wishes & CallRecord::kDrop) {
-      drop_on_worker(record, *engine_, now);
-    } else if ((wishes & CallRecord::kClaim) && !is_claimed) {
-      hand_over(record);
-    }
-    record = next;
-  }
-}
-
 void Post::flush(Instant) {
-  if (has_bundles_) {
-    has_bundles_ = false;
-    last_bundle_ = nullptr;
-    for (Bundle& bundle : bundles_) {
-      if (bundle.newest == nullptr) continue;
-      CallRecord* newest = std::exchange(bundle.newest, nullptr);
-      Lane::deliver(bundle.lane, newest, std::exchange(bundle.oldest, nullptr));
-    }
-    std::erase_if(bundles_,
-                  [](const Bundle& bundle) { return bundle.lane->is_orphaned.load(std::memory_order_acquire); });
-  }
+  outbox_.deliver();
   if (executor_ != nullptr) executor_->flush();
   if (handshaker_ != nullptr) ask_for_credentials();
   // This thread may itself await calls of other workers; what it does about them leaves in this very turn.
@@ -356,52 +284,9 @@ void Post::run_task(void* context, transfer::IncomingTransfer& transfer, Instant
     post.queue_request(record);
   } else {
     post.running_.store(&method, std::memory_order_relaxed);
-    run_request(record);
+    run_request(record, method.run_task);
     post.running_.store(nullptr, std::memory_order_relaxed);
   }
-}
-
-void Post::queue_request(IncomingRecord* record) {
-  const unsigned level = record->priority;
-  // Behind those of its priority that wait already.
-  if ((parked_.occupied_levels() & 1u << level) == 0 && executor_->try_push(record)) [[likely]]
-    return;
-  record->waiting = {};
-  parked_.push_back(*record, level);
-}
-
-// True if there may be more to do at once.
-bool Post::serve_parked(Instant now) {
-  const bool has_places = gate_->places.were_freed();
-  bool is_cut = false;
-  for (std::uint32_t left = parked_.occupied_levels(); left != 0; left &= left - 1) {
-    const auto level = static_cast<unsigned>(std::countr_zero(left));
-    std::size_t step = 0;
-    for (; step < kUnparkedPerTurn; ++step) {
-      IncomingRecord* const record = parked_.front_of(level);
-      if (record == nullptr) break;
-      const bool is_unwanted = has_caller_gone(*record) || record->transfer->deadline <= now;
-      if (!is_unwanted && !has_places) break;
-      parked_.remove(*record);
-      if (is_unwanted) {
-        refuse_unwanted(record);
-      } else if (!unpark(record, now)) {
-        break;
-      }
-    }
-    is_cut |= step == kUnparkedPerTurn;
-  }
-  if (is_cut && has_places) gate_->places.look_again();
-  return is_cut;
-}
-
-bool Post::unpark(IncomingRecord* record, Instant now) {
-  const Instant deadline = record->transfer->deadline;
-  record->time_left = deadline.is_never() ? Duration::max() : deadline - now;
-  if (executor_->try_push(record)) return true;
-  record->waiting = {};
-  parked_.push_front(*record, record->priority);
-  return false;
 }
 
 void Post::accept_large(const MethodEntry& method, transfer::IncomingTransfer& transfer, Instant now) {
@@ -419,12 +304,6 @@ void Post::run_opened(IncomingRecord* record) {
   InlineRequest request(kept.bytes().subspan(landing->header_bytes), kept.bytes().first(landing->header_bytes),
                         record->time_left, record->priority, record->depth, Responder(record));
   call_inline(method, request);
-}
-
-void Post::reply(IncomingRecord* record, ByteSpan header, ByteSpan body) {
-  engine_->reply(*record->transfer, header, body, worker_->now());
-  worker_->touch(hosted_);
-  IncomingRecord::Pool::release(record);
 }
 
 void Post::reply_large(IncomingRecord* record, ByteSpan header, buffer::Sealed* body) {

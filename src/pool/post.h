@@ -19,9 +19,11 @@
 #include "link/receive_buffer.h"
 #include "pool/forwarding.h"
 #include "pool/gate.h"
+#include "pool/inbox.h"
 #include "pool/incoming_record.h"
-#include "pool/lane.h"
 #include "pool/openings.h"
+#include "pool/outbox.h"
+#include "pool/parked_requests.h"
 #include "pool/peer_entry.h"
 #include "weir/config.h"
 #include "weir/event.h"
@@ -119,7 +121,7 @@ class Post final : public worker::SeatHost, public std::enable_shared_from_this<
   void submit(CallRecord* record, Instant now);
   void drop(CallRecord* record);
   void go_on(Waiting* waiting);  // as pool::go_on()
-  void hand_to_lane(CallRecord* record);
+  void hand_to_lane(CallRecord* record) { outbox_.put(record); }
   // How errors name a peer; null if there is no such.
   const std::string* shown_name(std::uint32_t number) const {
     return number < shown_.size() ? shown_[number] : nullptr;
@@ -134,7 +136,11 @@ class Post final : public worker::SeatHost, public std::enable_shared_from_this<
   void queue_request(IncomingRecord* record);
 
   // ---- answers ----
-  void reply(IncomingRecord* record, ByteSpan header, ByteSpan body);
+  void reply(IncomingRecord* record, ByteSpan header, ByteSpan body) {
+    engine_->reply(*record->transfer, header, body, worker_->now());
+    worker_->touch(hosted_);
+    IncomingRecord::Pool::release(record);
+  }
   // Takes over one reference.
   void reply_large(IncomingRecord* record, ByteSpan header, buffer::Sealed* body);
   void fail(IncomingRecord* record, Code code, std::string_view sentence);
@@ -152,14 +158,8 @@ class Post final : public worker::SeatHost, public std::enable_shared_from_this<
   const std::string& limits_text() const { return limits_text_; }
 
  private:
-  static constexpr std::size_t kDrainPerRing = 256;     // submissions that one turn takes from one ring
-  static constexpr std::size_t kUnparkedPerTurn = 256;  // requests of one priority that one turn takes out of the line
-
-  struct Bundle {  // completed records for one lane
-    std::shared_ptr<Lane> lane;
-    CallRecord* newest = nullptr;
-    CallRecord* oldest = nullptr;
-  };
+  static constexpr std::size_t kUnparkedPerTurn = 256;  // requests of one line that one turn takes out of it
+  static constexpr int kSweptPerTurn = 16;              // members whose parked requests one turn looks at
 
   static void run_inline(void* context, transfer::IncomingTransfer& transfer, Instant now);
   static void run_task(void* context, transfer::IncomingTransfer& transfer, Instant now);
@@ -171,12 +171,11 @@ class Post final : public worker::SeatHost, public std::enable_shared_from_this<
   void accept_large(const MethodEntry& method, transfer::IncomingTransfer& transfer, Instant now);
   static void call_inline(MethodEntry& method, InlineRequest& request);
   Counters read_counters();
-  void take_wishes(Instant now);
-  void cancel(detail::CancellableCall* newest, Instant now);
   void take_answers(Instant now);
   bool take_forwarded(Instant now);
   bool serve_parked(Instant now);
-  bool unpark(IncomingRecord* record, Instant now);
+  bool unpark(ParkedRequests::Lines& lines, Instant now);
+  static void refuse_unwanted_ahead(ParkedRequests::Lines& lines, Instant now);
   void take_news(Instant now);
   void ask_for_credentials();
   void leave_now();
@@ -197,8 +196,8 @@ class Post final : public worker::SeatHost, public std::enable_shared_from_this<
   CallRecord::Pool calls_;
   IncomingRecord::Pool incoming_;
   const std::shared_ptr<Executor> executor_;
-  // Requests that found no place in the executor's queue, bounded by the credit that they keep.
-  schedule::WeightedQueue<IncomingRecord, &IncomingRecord::waiting> parked_;
+  ParkedRequests parked_;
+  std::vector<std::uint64_t> unparking_;  // members whose parked requests may have places
   Openings openings_;
   const std::shared_ptr<Handshaker> handshaker_;
   const std::shared_ptr<Forwarding> forwarding_;
@@ -206,11 +205,8 @@ class Post final : public worker::SeatHost, public std::enable_shared_from_this<
   std::vector<const std::string*> shown_;  // names for errors, by the engine's number; the gate's
   std::vector<PeerEntry*> peers_;          // by the engine's number; identity mode
   std::vector<std::unique_ptr<MethodEntry>> methods_;
-  std::vector<std::shared_ptr<Port>> ports_;
-  std::uint32_t ports_seen_ = 0;
-  std::vector<Bundle> bundles_;
-  Bundle* last_bundle_ = nullptr;
-  bool has_bundles_ = false;
+  Inbox inbox_;
+  Outbox outbox_;
   const Address local_;
   std::string limits_text_;
 

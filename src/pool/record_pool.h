@@ -64,23 +64,35 @@ class RecordPool {
       record = refill();
       if (record == nullptr) return nullptr;
     }
+    sync::reads(&record->link);
     core.free = record->link;
     ++core.live;
     return record;
   }
 
   // Any thread.
-  static void release(Record* record) noexcept {
+  [[gnu::always_inline]] static void release(Record* record) noexcept {
     Core& core = *record->core;
     // Relaxed: equal only if this thread stored it.
     if (core.owner.load(std::memory_order_relaxed) == &worker::thread_context) [[likely]] {
+      sync::writes(&record->link);
       record->link = core.free;
       core.free = record;
       --core.live;
       return;
     }
+    release_elsewhere(core, record);
+  }
+
+  std::size_t memory_bytes() const { return core_->chunks.size() * kChunk * sizeof(Record); }
+  Shared& shared() { return core_->shared; }
+
+ private:
+  // On a thread that is not the owner's.
+  [[gnu::noinline]] static void release_elsewhere(Core& core, Record* record) noexcept {
     Record* top = core.returned.load(std::memory_order_relaxed);
     do {
+      sync::writes(&record->link);
       record->link = top;
       // Release: whoever takes the stack sees the record as we left it.
     } while (!core.returned.compare_exchange_weak(top, record, std::memory_order_release, std::memory_order_relaxed));
@@ -88,10 +100,6 @@ class RecordPool {
     if (core.balance.fetch_sub(1, std::memory_order_acq_rel) == 1) delete &core;
   }
 
-  std::size_t memory_bytes() const { return core_->chunks.size() * kChunk * sizeof(Record); }
-  Shared& shared() { return core_->shared; }
-
- private:
   Record* refill() {
     Core& core = *core_;
     // Acquire: pairs with release().

@@ -19,7 +19,7 @@ CreditLedger::CreditLedger(Options options) : options_(options) {
 }
 
 std::uint64_t CreditLedger::bound_nested(std::uint64_t capacity, std::uint64_t all_levels) {
-  WEIR_CHECK(paths_ == 0, "the ledger is bounded before the first path");
+  WEIR_CHECK(callers_ == 0, "the ledger is bounded before the first path");
   constexpr std::uint64_t kNested = kLevels - 1;
   if (all_levels != 0 && options_.capacity + kNested * capacity > all_levels) {
     capacity = std::min(capacity, all_levels / 16);
@@ -28,7 +28,7 @@ std::uint64_t CreditLedger::bound_nested(std::uint64_t capacity, std::uint64_t a
         std::max(std::min(options_.capacity, rest), std::min(options_.capacity, 4 * options_.largest_cost));
     options_.per_path = std::min(options_.per_path, options_.capacity);
   }
-  capacity = std::max(capacity, options_.largest_cost);
+  capacity = std::max(capacity, (options_.has_members ? 2 : 1) * options_.largest_cost);
   pools_[0].capacity = options_.capacity;
   pools_[0].per_path = options_.per_path;
   for (std::size_t level = 1; level < kLevels; ++level) {
@@ -42,12 +42,13 @@ std::uint64_t CreditLedger::bound_nested(std::uint64_t capacity, std::uint64_t a
 }
 
 std::uint64_t CreditLedger::bound_of(const CreditAccount& account) const {
-  const std::uint64_t per_path = pools_[account.level_].per_path;
+  const Pool& pool = pools_[account.level_];
+  const std::uint64_t per_path = account.share_ != nullptr ? member_bound(pool) : pool.per_path;
   return account.for_callbacks_ ? std::min(per_path, 2 * options_.largest_cost) : per_path;
 }
 
 std::uint64_t CreditLedger::share(std::uint64_t free_bytes) const {
-  const std::uint64_t share = free_bytes / (paths_ / 2 + 8);
+  const std::uint64_t share = free_bytes / (callers_ / 2 + 8);
   return share < kSmallestAllowance ? 0 : share;  // it says `blocked` and waits its turn
 }
 
@@ -64,23 +65,25 @@ std::uint32_t CreditLedger::nested_allowance() const {
 
 std::uint64_t CreditLedger::nested_claim() const { return std::min(2 * options_.largest_cost, pools_[1].per_path); }
 
-void CreditLedger::open(CreditAccount& account, std::uint64_t allowance, std::uint32_t owner) {
+void CreditLedger::open(CreditAccount& account, std::uint64_t allowance, std::uint32_t owner, CreditMember* member) {
+  Pool& pool = pools_[0];
   account.owner_ = owner;
   account.claimed_ = account.announced_ = account.window_ = allowance;
-  account.limit_ = std::min(allowance, pools_[0].free_bytes());
   account.open_ = true;
-  pools_[0].promised += account.limit_;
-  ++paths_;
+  join(account, member);
+  if (account.share_ == nullptr || account.share_->callers_++ == 0) ++callers_;
+  promise(pool, account, std::min(allowance, room_ahead(pool, account.share_)));
 }
 
-void CreditLedger::open_nested(CreditAccount& account, std::uint8_t level, std::uint32_t owner) {
+void CreditLedger::open_nested(CreditAccount& account, std::uint8_t level, std::uint32_t owner, CreditMember* member) {
   Pool& pool = pools_[level];
   account.level_ = level;
   account.owner_ = owner;
   account.claimed_ = nested_claim();
-  account.limit_ = account.announced_ = account.window_ = std::min(share(pool.spare_bytes()), nested_claim());
   account.open_ = true;
-  pool.promised += account.limit_;
+  join(account, member);
+  promise(pool, account, std::min({share(pool.spare_bytes()), nested_claim(), room_ahead(pool, account.share_)}));
+  account.announced_ = account.window_ = account.limit_;
 }
 
 void CreditLedger::open_for_callbacks(CreditAccount& account, std::uint8_t level) {
@@ -96,10 +99,17 @@ void CreditLedger::close(CreditAccount& account) {
   }
   if (!account.open_) return;
   Pool& pool = pool_of(account);
+  CreditShare* const share = account.share_;
   account.open_ = false;
-  pool.promised -= account.limit_ - account.received_;  // what is received and unanswered stays promised
-  if (account.level_ == 0 && !account.for_callbacks_) --paths_;
-  if (account.waiting_hook_.queued) pool.line.remove(account);
+  const std::uint64_t unused = account.limit_ - account.received_;  // what is received and unanswered stays promised
+  pool.promised -= unused;
+  if (account.waiting_hook_.queued) stop_waiting(pool, account);
+  if (share != nullptr) {
+    share->held_ -= unused;
+    --share->accounts_;
+    look_again(pool, *share);
+  }
+  if (account.level_ == 0 && !account.for_callbacks_ && (share == nullptr || --share->callers_ == 0)) --callers_;
   if (account.raised_) {
     CreditAccount** link = &raised_;
     while (*link != &account) link = &(*link)->next_raised_;
@@ -113,12 +123,19 @@ void CreditLedger::finish(CreditAccount& account, std::uint64_t cost) {
   account.finished_ += cost;
   Pool& pool = pool_of(account);
   pool.promised -= cost;
+  if (account.share_ != nullptr) account.share_->held_ -= cost;
   settle(pool, account);
 }
 
-void CreditLedger::finish_closed(std::uint8_t level, std::uint64_t cost) {
-  pools_[level].promised -= cost;
-  serve_waiting(pools_[level]);
+void CreditLedger::finish_closed(std::uint8_t level, std::uint64_t cost, CreditMember* member) {
+  Pool& pool = pools_[level];
+  pool.promised -= cost;
+  if (member != nullptr) {
+    CreditShare& share = (*member)[level];
+    share.held_ -= cost;
+    look_again(pool, share);
+  }
+  serve_waiting(pool);
 }
 
 void CreditLedger::on_blocked(CreditAccount& account, std::uint64_t needed, std::uint8_t priority) {
@@ -140,11 +157,8 @@ void CreditLedger::on_blocked(CreditAccount& account, std::uint64_t needed, std:
     // One that is in line already may change its mind, but not to more than its bound.
     const bool is_waiting = account.waiting_hook_.queued;
     if (!is_waiting || wish - account.finished_ <= bound) account.needed_ = wish;
-    if (!is_waiting || priority < account.priority_) account.priority_ = priority;
-    if (is_waiting && account.waiting_hook_.level != account.priority_) {
-      pool_of(account).line.remove(account);
-      pool_of(account).line.push_back(account, account.priority_);
-    }
+    if (!is_waiting || priority < account.priority_) account.priority_ = priority & 7;
+    if (is_waiting && account.waiting_hook_.level != account.priority_) change_priority(pool_of(account), account);
   }
   settle(pool_of(account), account);
 }
@@ -152,64 +166,71 @@ void CreditLedger::on_blocked(CreditAccount& account, std::uint64_t needed, std:
 // Gives the account what it needs and then a full window; or puts it in line if others are waiting or there is not
 // enough. One that is at its bound per path is not in line: only its own answers make room, and they come by here.
 void CreditLedger::settle(Pool& pool, CreditAccount& account) {
-  const bool wants = account.needed_ > account.limit_ && account.needed_ - account.finished_ <= bound_of(account);
-  if (!pool.line.empty() || (wants && !give(pool, account))) {
-    if (wants && !account.waiting_hook_.queued && !account.for_callbacks_) {
-      pool.line.push_back(account, account.priority_);
-    }
-    serve_waiting(pool);
-  }
-  if (pool.line.empty()) raise(pool, account);
+  if (pool.somebody_waits() || (wants(account, bound_of(account)) && !give(pool, account))) [[unlikely]]
+    return settle_in_line(pool, account);
+  raise(pool, account);
+}
+
+void CreditLedger::settle_in_line(Pool& pool, CreditAccount& account) {
+  if (wants(account, bound_of(account)) && !account.waiting_hook_.queued && !account.for_callbacks_)
+    wait(pool, account);
+  if (account.share_ != nullptr) look_again(pool, *account.share_);
+  serve_waiting(pool);
+  // Members that are aside are not kept waiting by this: it leaves them what they would have had.
+  if (pool.is_line_empty()) raise(pool, account);
 }
 
 // A whole message or nothing: no hold-and-wait.
 bool CreditLedger::give(Pool& pool, CreditAccount& account) {
-  const std::uint64_t missing = account.needed_ > account.limit_ ? account.needed_ - account.limit_ : 0;
-  if (missing > pool.free_bytes()) return false;
-  account.limit_ += missing;
-  pool.promised += missing;
+  const std::uint64_t bytes = missing(account);
+  if (account.share_ != nullptr) {
+    if (entitlement(pool, *account.share_, bytes) != Entitlement::yes) return false;
+  } else if (bytes > pool.free_bytes()) {
+    return false;
+  }
+  promise(pool, account, bytes);
   return true;
 }
 
-// Fills the account's window. Only while nobody waits: a part of a message given to one would be missing to another,
-// and two that hold parts would wait for each other for ever. A path that nested once and goes on with other work keeps
-// what it was given unused: of a nested level that is a share that leaves enough for all others.
+// Fills the account's window. Only while nobody is in line: a part of a message given to one would be missing to
+// another, and two that hold parts would wait for each other for ever. A path that nested once and goes on with other
+// work keeps what it was given unused: of a nested level that is a share that leaves enough for all others.
 void CreditLedger::raise(Pool& pool, CreditAccount& account) {
   if (account.level_ != 0) [[unlikely]]
     return raise_nested(pool, account);
   const std::uint64_t target = account.finished_ + account.window_;
   if (target <= account.limit_) return;
-  const std::uint64_t step = std::min(target - account.limit_, pool.free_bytes());
-  account.limit_ += step;
-  pool.promised += step;
+  promise(pool, account, std::min(target - account.limit_, room_ahead(pool, account.share_)));
 }
 
 void CreditLedger::raise_nested(Pool& pool, CreditAccount& account) {
   const std::uint64_t spare = pool.spare_bytes();
   const std::uint64_t target = std::min(account.finished_ + account.window_, account.received_ + share(spare));
   if (target <= account.limit_) return;
-  const std::uint64_t step = std::min(target - account.limit_, spare);
-  account.limit_ += step;
-  pool.promised += step;
+  promise(pool, account, std::min({target - account.limit_, spare, room_ahead(pool, account.share_)}));
 }
 
 // Gives what was freed to whoever's turn it is: weighted by priority, and among equals to whoever waits longest. Nobody
 // smaller goes first because it would fit: the turn stays where it is until there is enough, unless somebody comes
 // whose priority is further behind.
 void CreditLedger::serve_waiting(Pool& pool) {
+  if (pool.waiting_members != 0) serve_members(pool);
   while (CreditAccount* const next = pool.line.front()) {
     CreditAccount& account = *next;
-    const std::uint64_t before = account.limit_;
+    const std::uint64_t bytes = missing(account);
     if (!give(pool, account)) return;
     pool.line.remove(account);
-    pool.line.charge(account.waiting_hook_.level, account.limit_ - before);
-    account.blocked_ = true;  // it is to be told at once, however small the step
-    if (!account.raised_) {
-      account.raised_ = true;
-      account.next_raised_ = raised_;
-      raised_ = &account;
-    }
+    pool.line.charge(account.waiting_hook_.level, bytes);
+    tell(account);
   }
+}
+
+void CreditLedger::tell(CreditAccount& account) {
+  account.blocked_ = true;  // it is to be told at once, however small the step
+  if (account.raised_) return;
+  account.raised_ = true;
+  account.next_raised_ = raised_;
+  raised_ = &account;
 }
 
 CreditAccount* CreditLedger::take_raised() {
@@ -229,7 +250,7 @@ void CreditAccounts::open_nested() {
     if (outermost_.for_callbacks_) {
       ledger_->open_for_callbacks(account, level);
     } else {
-      ledger_->open_nested(account, level, outermost_.owner_);
+      ledger_->open_nested(account, level, outermost_.owner_, member());
     }
   }
 }

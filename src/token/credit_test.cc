@@ -23,6 +23,26 @@ TEST(CreditSender, MaySendUpToItsLimitAndNotBeyond) {
   EXPECT_FALSE(sender.may_send(101));
 }
 
+TEST(CreditSender, TheFirstLimitReplacesWhatAColdSenderWasOffered) {
+  CreditSender sender;
+  sender.limit = 8'000;
+  sender.used = 1'000;
+  EXPECT_FALSE(sender.raise(0)) << "there is no room for what was sent";
+  EXPECT_FALSE(sender.may_send(1));
+  EXPECT_TRUE(sender.raise(1'000));
+  EXPECT_FALSE(sender.may_send(1));
+  EXPECT_FALSE(sender.raise(500)) << "it came late";
+  EXPECT_EQ(sender.limit, 1'000u);
+}
+
+TEST(CreditSender, AHigherFirstLimitIsNotLoweredByAnOlderOne) {
+  CreditSender sender;
+  sender.limit = 1'000;
+  sender.raise(3'000);
+  sender.raise(2'000);
+  EXPECT_EQ(sender.limit, 3'000u);
+}
+
 TEST(CreditSender, AnOldOrRepeatedLimitIsHarmless) {
   CreditSender sender;
   sender.raise(100);

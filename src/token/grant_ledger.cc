@@ -18,7 +18,7 @@ std::uint64_t weighted(const Ask& ask) { return ask.bytes << ask.priority; }
 
 }  // namespace
 
-GrantLedger::GrantLedger(const Options& options) {
+GrantLedger::GrantLedger(const Options& options) : by_member_(options.by_member) {
   for (std::size_t i = 0; i < kPurses; ++i) {
     Bound& bound = purses_[i].bound;
     bound = i == kReplyPurse ? options.replies : i == 0 ? options.requests : options.nested;
@@ -30,6 +30,7 @@ GrantLedger::GrantLedger(const Options& options) {
 void GrantLedger::open(SenderAccount& account) {
   WEIR_CHECK(!account.open && account.lines == nullptr, "an account is opened once");
   account = {};
+  for (SenderTurn& turn : account.turns) turn.account = &account;
   account.open = true;
   ++accounts_;
 }
@@ -72,6 +73,8 @@ void GrantLedger::enter_ring(Purse& purse, Ask& first) {
     if (before(time, purse.service_time)) time = purse.service_time;
   }
   first.place = Ask::Place::in_ring;
+  SenderTurn& turn = first.account->turns[first.purse];
+  if (turn.lines++ == 0) purse.turns.push(turn);
   first.ring_next = nullptr;
   first.ring_previous = ring.last;
   (ring.last != nullptr ? ring.last->ring_next : ring.first) = &first;
@@ -85,6 +88,8 @@ void GrantLedger::leave_ring(Purse& purse, Ask& first) {
   first.ring_next = first.ring_previous = nullptr;
   if (ring.first == nullptr) purse.occupied &= ~(1u << first.priority);
   if (purse.turn == &first) purse.turn = nullptr;
+  SenderTurn& turn = first.account->turns[first.purse];
+  if (--turn.lines == 0) purse.turns.remove(turn);
 }
 
 // The second of a line stands for it from now on, in the same places.
@@ -266,6 +271,20 @@ Ask* GrantLedger::pick(Purse& purse) {
   return nullptr;
 }
 
+// The sender that was given least, with the most urgent of what it asks for. Nobody goes ahead of it.
+Ask* GrantLedger::pick_by_turn(Purse& purse) {
+  while (const SenderTurn* const turn = purse.turns.front()) {
+    Ask* urgent = nullptr;
+    for (Ask* line = turn->account->lines; line != nullptr; line = line->next_line) {
+      if (line->place != Ask::Place::in_ring || &purse_of(*line) != &purse) continue;
+      if (urgent == nullptr || line->priority < urgent->priority) urgent = line;
+    }
+    if (sender_allows(*urgent)) return purse.fits(*urgent) ? urgent : nullptr;
+    set_aside(purse, *urgent);
+  }
+  return nullptr;
+}
+
 void GrantLedger::reserve(Purse& purse, SenderAccount& account, std::uint8_t index, std::uint64_t bytes) {
   account.bytes[index] += bytes;
   purse.reserved += bytes;
@@ -273,11 +292,14 @@ void GrantLedger::reserve(Purse& purse, SenderAccount& account, std::uint8_t ind
              "the ledger reserves no more than its bounds");
 }
 
-void GrantLedger::grant(Purse& purse, Ask& ask) {
+void GrantLedger::grant(Purse& purse, Ask& ask, bool by_turn) {
   SenderAccount& account = *ask.account;
-  std::uint64_t& time = purse.time[ask.priority];
-  if (before(purse.service_time, time)) purse.service_time = time;
-  time += weighted(ask);
+  if (!by_turn) {
+    std::uint64_t& time = purse.time[ask.priority];
+    if (before(purse.service_time, time)) purse.service_time = time;
+    time += weighted(ask);
+  }
+  purse.halves.charge(by_turn, ask.bytes);
   reserve(purse, account, ask.purse, ask.bytes);
 
   Ask* const leader = leader_of(account, ask.purse);
@@ -288,6 +310,12 @@ void GrantLedger::grant(Purse& purse, Ask& ask) {
     leave_ring(purse, *second);
     enter_ring(purse, *second);
   }
+  if (by_turn) {
+    SenderTurn& turn = account.turns[ask.purse];
+    if (turn.lines != 0) purse.turns.remove(turn);
+    purse.turns.charge(turn, ask.bytes);
+    if (turn.lines != 0) purse.turns.push(turn);
+  }
   if (leader == &ask) settle(account, ask.purse);
 }
 
@@ -295,12 +323,13 @@ Ask* GrantLedger::next() {
   while (ready_ != 0) {
     while ((ready_ & bit(next_purse_)) == 0) next_purse_ = static_cast<std::uint8_t>((next_purse_ + 1) % kPurses);
     Purse& purse = purses_[next_purse_];
-    Ask* const ask = pick(purse);
+    const bool by_turn = by_member_ && purse.halves.is_turn();
+    Ask* const ask = by_turn ? pick_by_turn(purse) : pick(purse);
     if (ask == nullptr) {
       ready_ &= static_cast<std::uint8_t>(~bit(next_purse_));
       continue;
     }
-    grant(purse, *ask);
+    grant(purse, *ask, by_turn);
     next_purse_ = static_cast<std::uint8_t>((next_purse_ + 1) % kPurses);
     return ask;
   }

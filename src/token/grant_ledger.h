@@ -14,6 +14,10 @@
 //
 // The same rule holds among the asks of one sender and purse for that sender's own bound. The senders beside it do not
 // notice: what waits for its own sender's bound is out of the line until the sender gives something back.
+//
+// Where senders are members (rule C-11), only half of the bytes are given in this order. The other half goes to the
+// sender that was given least, whatever the priorities: whoever always names the most urgent one leaves each of N
+// others 1/(2(N+1)).
 #pragma once
 
 #include <array>
@@ -21,6 +25,7 @@
 #include <cstdint>
 
 #include "base/time.h"
+#include "schedule/turn_queue.h"
 #include "token/answer_room.h"
 
 namespace weir::token {
@@ -68,13 +73,21 @@ struct Ask {
   Ask* ring_previous = nullptr;
 };
 
-// What one sender has; one per path, kept with it at one address.
+// A sender's place among those of a purse, by what it was given.
+struct SenderTurn {
+  SenderAccount* account = nullptr;
+  unsigned lines = 0;  // of this sender that take part in the purse
+  schedule::HeapHook hook;
+};
+
+// What one sender has; one per member or, without members, per path, kept with it at one address.
 struct SenderAccount {
   std::array<std::uint64_t, kPurses> bytes{};  // reserved
   Ask* lines = nullptr;                        // at most one for each purse and priority
   std::uint32_t speculative = 0;               // regions granted ahead of need and not used yet
   std::uint8_t led = 0;                        // bit per purse in which an ask of this sender leads
   bool open = false;
+  std::array<SenderTurn, kPurses> turns{};
 };
 
 // One per engine, single-threaded. Links asks and accounts, owns none.
@@ -88,6 +101,7 @@ class GrantLedger {
     Bound requests{.total = 256u << 20, .per_sender = 64u << 20};  // of level 0
     Bound nested{.total = 64u << 20, .per_sender = 16u << 20};     // each level
     Bound replies{.total = 256u << 20, .per_sender = 64u << 20};
+    bool by_member = false;  // half of the bytes go to the sender that was given least
   };
   static constexpr std::uint64_t kLargestTotal = std::uint64_t{1} << 48;  // weighted bytes must not overflow
 
@@ -157,8 +171,10 @@ class GrantLedger {
     std::uint64_t service_time = 0;
     std::array<std::uint64_t, kGrantPriorities> time{};  // virtual: bytes / weight
     std::array<Ring, kGrantPriorities> rings{};
-    Ask* turn = nullptr;            // has the turn and does not fit: first of its ring
-    std::uint64_t turn_finish = 0;  // until where more urgent levels go ahead of it
+    Ask* turn = nullptr;                                       // has the turn and does not fit: first of its ring
+    std::uint64_t turn_finish = 0;                             // until where more urgent levels go ahead of it
+    schedule::TurnQueue<SenderTurn, &SenderTurn::hook> turns;  // senders that take part
+    schedule::HalfAndHalf halves;
 
     std::uint64_t used() const { return reserved + closed; }
     bool fits(const Ask& ask) const { return ask.bytes <= bound.total - used(); }
@@ -166,11 +182,12 @@ class GrantLedger {
 
   Purse& purse_of(const Ask& ask) { return purses_[ask.purse]; }
   Ask* pick(Purse& purse);
+  Ask* pick_by_turn(Purse& purse);
   static Ask* furthest_behind(const Purse& purse, std::uint32_t levels);
   Ask* first_allowed(Purse& purse, unsigned priority);
   bool sender_has_room(const Ask& ask) const;
   bool sender_allows(const Ask& ask) const;
-  void grant(Purse& purse, Ask& ask);
+  void grant(Purse& purse, Ask& ask, bool by_turn);
   void reserve(Purse& purse, SenderAccount& account, std::uint8_t index, std::uint64_t bytes);
   void settle(SenderAccount& account, std::uint8_t purse);
   void set_aside(Purse& purse, Ask& first);
@@ -183,6 +200,7 @@ class GrantLedger {
   static void unlink_line(Ask& first);
 
   std::array<Purse, kPurses> purses_;
+  bool by_member_;
   std::uint8_t ready_ = 0;       // bit per purse in which something may have become possible
   std::uint8_t next_purse_ = 0;  // purses take turns
   std::uint64_t next_ticket_ = 1;

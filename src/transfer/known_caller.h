@@ -23,14 +23,17 @@ using ProvenNames = std::shared_ptr<const std::vector<std::string>>;
 class KnownCaller {
  public:
   // `claimed`: what it calls itself, which counts only where nothing is proven.
-  static KnownCaller* make(std::string_view address, std::string_view claimed, ProvenNames proven) {
+  // `member`: tells whose quota its requests count against (engine/members.h).
+  static KnownCaller* make(std::string_view address, std::string_view claimed, ProvenNames proven,
+                           std::uint64_t member = 0) {
     if (proven != nullptr) claimed = {};
     void* const memory = ::operator new(sizeof(KnownCaller) + address.size() + claimed.size());
-    auto* const made = ::new (memory) KnownCaller(std::move(proven), address.size(), claimed.size());
+    auto* const made = ::new (memory) KnownCaller(std::move(proven), address.size(), claimed.size(), member);
     std::copy(claimed.begin(), claimed.end(), std::copy(address.begin(), address.end(), made->text()));
     return made;
   }
 
+  std::uint64_t member() const { return member_; }
   Caller shown() const {
     const std::string_view all(text(), std::size_t{address_bytes_} + claimed_bytes_);
     const std::string_view address = all.substr(0, address_bytes_);
@@ -42,8 +45,9 @@ class KnownCaller {
 
  private:
   friend class CallerReference;
-  KnownCaller(ProvenNames proven, std::size_t address_bytes, std::size_t claimed_bytes)
+  KnownCaller(ProvenNames proven, std::size_t address_bytes, std::size_t claimed_bytes, std::uint64_t member)
       : proven_(std::move(proven)),
+        member_(member),
         address_bytes_(static_cast<std::uint16_t>(address_bytes)),
         claimed_bytes_(static_cast<std::uint16_t>(claimed_bytes)) {}
   ~KnownCaller() = default;
@@ -55,6 +59,7 @@ class KnownCaller {
   const char* text() const { return reinterpret_cast<const char*>(this + 1); }
 
   const ProvenNames proven_;
+  const std::uint64_t member_;
   const std::uint16_t address_bytes_;
   const std::uint16_t claimed_bytes_;  // at most a name of the handshake's
   std::uint32_t references_ = 0;

@@ -1,7 +1,5 @@
 #include "worker/crew.h"
 
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -54,7 +52,12 @@ Result<void> Crew::start() {
   if (options_.threads == 0) return {};
   try {
     for (auto& worker : workers_) worker->start();
-    if (options_.watchdog > Duration::zero()) watchdog_ = std::thread([this] { watch(); });
+    if (options_.watchdog > Duration::zero()) {
+      watchdog_ = make_shared_unless_forked<Watchdog>(Watchdog::Options{
+          .patience = options_.watchdog, .on_hang = options_.on_hang, .subscriber = options_.subscriber});
+      for (auto& worker : workers_) watchdog_->add(worker, "worker", "a handler or continuation on it blocks");
+      watchdog_->start();
+    }
   } catch (const std::system_error& thrown) {
     return std::unexpected(Error(Code::overloaded, std::string("a thread could not be started: ") + thrown.what()));
   }
@@ -78,6 +81,9 @@ Result<std::shared_ptr<Worker>> Crew::handshake_worker() {
   } catch (const std::system_error& thrown) {
     return std::unexpected(Error(Code::overloaded, std::string("a thread could not be started: ") + thrown.what()));
   }
+  if (watchdog_ != nullptr) {
+    watchdog_->add(worker, "the handshake thread, worker", "a function given to Identity::authorise() blocks");
+  }
   return handshake_worker_ = worker;
 }
 
@@ -89,14 +95,10 @@ void Crew::close_in_child() noexcept {
 }
 
 Crew::Left Crew::stop(Instant until, Instant handshakes_until) {
-  {
-    std::lock_guard lock(mutex_);
-    is_stopping_ = true;
-  }
-  stop_requested_.notify_all();
-  if (watchdog_.joinable()) watchdog_.join();
-  if (!left_.workers.empty() || left_.handshakes) return left_;  // these threads have their workers
+  if (std::exchange(has_stopped_, true)) return left_;
+  // All of them are asked first, so that one that blocks costs the others none of their time.
   for (auto& worker : workers_) worker->request_stop();
+  if (watchdog_ != nullptr) left_.watchdog = !watchdog_->stop_by(until);
   for (auto& worker : workers_) {
     if (worker->stop_by(until, worker)) {
       worker->retire();
@@ -108,51 +110,6 @@ Crew::Left Crew::stop(Instant until, Instant handshakes_until) {
   left_.handshakes = !handshake_worker_->stop_by(handshakes_until, handshake_worker_);
   if (!left_.handshakes) handshake_worker_->retire();
   return left_;
-}
-
-void Crew::watch() {
-  name_this_thread("weir-watchdog");
-  std::vector<Watched> seen(workers_.size(), Watched{.since = read_clock()});
-  Watched handshakes{.since = read_clock()};
-  Instant last_look = read_clock();
-  std::unique_lock lock(mutex_);
-  while (!stop_requested_.wait_for(lock, options_.watchdog / 4, [&] { return is_stopping_; })) {
-    const Instant now = read_clock();
-    // A look that comes late says that the whole process stood still (stopped, moved): that time is nobody's hanging.
-    const Duration late = now - last_look - options_.watchdog / 4;
-    if (late > options_.watchdog / 4) {
-      for (Watched& each : seen) each.since = each.since + late;
-      handshakes.since = handshakes.since + late;
-    }
-    for (std::size_t i = 0; i < workers_.size(); ++i) {
-      look_at(*workers_[i], seen[i], now, "worker", "a handler or continuation on it blocks");
-    }
-    if (handshake_worker_ != nullptr) {
-      look_at(*handshake_worker_, handshakes, now, "the handshake thread, worker",
-              "a function given to Identity::authorise() blocks");
-    }
-    if (is_in_child()) return;  // of a fork in the subscriber
-    last_look = read_clock();
-  }
-}
-
-void Crew::look_at(const Worker& worker, Watched& seen, Instant now, const char* who, const char* why) const {
-  const std::uint64_t turns = worker.turns();
-  if (turns != seen.turns || worker.is_resting()) {
-    seen = {.turns = turns, .since = now};
-    return;
-  }
-  const Duration stuck = now - seen.since;
-  if (stuck < options_.watchdog || seen.is_reported) return;
-  seen.is_reported = true;
-  if (options_.subscriber) {
-    options_.subscriber->on(event::WorkerStalled{{.time_ns = now.ns, .worker = worker.index()}, stuck});
-  }
-  if (options_.on_hang == OnHang::abort) {
-    std::fprintf(stderr, "weir: %s %u has made no progress for %lld ms: %s; aborting, as Config::on_hang says\n", who,
-                 worker.index(), static_cast<long long>(stuck.count() / 1'000'000), why);
-    std::abort();
-  }
 }
 
 }  // namespace weir::worker

@@ -1,16 +1,15 @@
 // Crew: the workers of one process or pool, and the watchdog that watches their turns.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <vector>
 
 #include "base/fork_guard.h"
 #include "weir/config.h"
 #include "weir/error.h"
+#include "worker/watchdog.h"
 #include "worker/worker.h"
 
 namespace weir::worker {
@@ -46,7 +45,9 @@ class Crew {
   struct Left {
     std::vector<std::uint32_t> workers;  // by index
     bool handshakes = false;
+    bool watchdog = false;  // its subscriber blocks
   };
+  // On a thread of the crew's own, that thread is left, too: it ends when the function that runs on it returns.
   Left stop(Instant until, Instant handshakes_until);
 
   bool is_in_child() const { return fork_guard_.is_in_child(); }
@@ -58,25 +59,16 @@ class Crew {
   static constexpr Duration kLastPatience = std::chrono::seconds(5);
   static constexpr Duration kLastHandshakes = std::chrono::milliseconds(200);
 
-  struct Watched {
-    std::uint64_t turns = 0;
-    Instant since{};
-    bool is_reported = false;
-  };
-
   Result<void> start();
-  void watch();
-  void look_at(const Worker& worker, Watched& seen, Instant now, const char* who, const char* why) const;
 
   const Options options_;
   const ForkGuard fork_guard_;
   std::vector<std::shared_ptr<Worker>> workers_;
   std::shared_ptr<Worker> handshake_worker_;
+  std::shared_ptr<Watchdog> watchdog_;  // null: there is none
+  std::mutex mutex_;                    // of the handshake worker
+  bool has_stopped_ = false;
   Left left_;  // threads that did not end in time
-  std::mutex mutex_;
-  std::condition_variable stop_requested_;
-  bool is_stopping_ = false;
-  std::thread watchdog_;
 };
 
 }  // namespace weir::worker

@@ -23,7 +23,9 @@ namespace weir::worker {
 class ForwardRing {
  public:
   static constexpr std::uint32_t kSlots = 128;
+  static constexpr std::uint32_t kStrangerSlots = kSlots / 4;  // of which strangers may fill
   static constexpr std::size_t kLargestDatagram = 65'536;
+  static constexpr std::size_t kMostBytes = kSlots * kLargestDatagram;  // slots keep their memory
 
   struct Datagram {
     MutableByteSpan bytes;
@@ -38,23 +40,15 @@ class ForwardRing {
   ForwardRing& operator=(const ForwardRing&) = delete;
 
   // Copies it. False: there is no room. Allocates only for a datagram that is larger than all that its slot has held.
-  [[nodiscard]] bool push(ByteSpan datagram, const Address& from, std::uint8_t ecn) {
+  [[nodiscard]] bool push(ByteSpan datagram, const Address& from, std::uint8_t ecn, bool is_strangers = false) {
     if (datagram.size() > kLargestDatagram) return false;
-    std::uint32_t at = tail_.load(std::memory_order_relaxed);
-    for (;;) {
-      Slot& slot = slots_[at % kSlots];
-      // Acquire: the worker is through with the slot.
-      const auto ahead = static_cast<std::int32_t>(slot.turn.load(std::memory_order_acquire) - at);
-      if (ahead < 0) return false;
-      if (ahead == 0 && tail_.compare_exchange_weak(at, at + 1, std::memory_order_relaxed)) {
-        slot.hold(datagram);
-        slot.from = from;
-        slot.ecn = ecn;
-        slot.turn.store(at + 1, std::memory_order_release);  // publishes the datagram
-        return true;
-      }
-      if (ahead > 0) at = tail_.load(std::memory_order_relaxed);
+    if (!is_strangers) return push_any(datagram, from, ecn, false);
+    // Relaxed: a count that publishes nothing.
+    if (strangers_.fetch_add(1, std::memory_order_relaxed) < kStrangerSlots && push_any(datagram, from, ecn, true)) {
+      return true;
     }
+    strangers_.fetch_sub(1, std::memory_order_relaxed);
+    return false;
   }
 
   // The next one; its bytes stay until give_back(). False: there is none, or its push is still under way.
@@ -70,9 +64,13 @@ class ForwardRing {
 
   // All that were taken.
   void give_back() {
+    std::uint32_t strangers = 0;
     for (; taken_ != 0; --taken_, ++head_) {
-      slots_[head_ % kSlots].turn.store(head_ + kSlots, std::memory_order_release);  // may be written again
+      Slot& slot = slots_[head_ % kSlots];
+      strangers += slot.is_strangers ? 1 : 0;
+      slot.turn.store(head_ + kSlots, std::memory_order_release);  // may be written again
     }
+    if (strangers != 0) strangers_.fetch_sub(strangers, std::memory_order_relaxed);
   }
 
  private:
@@ -83,6 +81,7 @@ class ForwardRing {
     std::uint32_t size = 0;
     std::uint32_t capacity = 0;
     std::uint8_t ecn = 0;
+    bool is_strangers = false;
     Address from;
     std::unique_ptr<std::byte[]> bytes;
 
@@ -98,10 +97,30 @@ class ForwardRing {
     }
   };
 
+  bool push_any(ByteSpan datagram, const Address& from, std::uint8_t ecn, bool is_strangers) {
+    std::uint32_t at = tail_.load(std::memory_order_relaxed);
+    for (;;) {
+      Slot& slot = slots_[at % kSlots];
+      // Acquire: the worker is through with the slot.
+      const auto ahead = static_cast<std::int32_t>(slot.turn.load(std::memory_order_acquire) - at);
+      if (ahead < 0) return false;
+      if (ahead == 0 && tail_.compare_exchange_weak(at, at + 1, std::memory_order_relaxed)) {
+        slot.hold(datagram);
+        slot.from = from;
+        slot.ecn = ecn;
+        slot.is_strangers = is_strangers;
+        slot.turn.store(at + 1, std::memory_order_release);  // publishes the datagram
+        return true;
+      }
+      if (ahead > 0) at = tail_.load(std::memory_order_relaxed);
+    }
+  }
+
   std::array<Slot, kSlots> slots_;
   alignas(64) std::atomic<std::uint32_t> tail_{0};
-  alignas(64) std::uint32_t head_ = 0;  // the worker's: the first slot that was not given back
-  std::uint32_t taken_ = 0;             // the worker's: slots from there on whose datagrams it looks at
+  std::atomic<std::uint32_t> strangers_{0};  // slots that they fill, or try to
+  alignas(64) std::uint32_t head_ = 0;       // the worker's: the first slot that was not given back
+  std::uint32_t taken_ = 0;                  // the worker's: slots from there on whose datagrams it looks at
 };
 
 }  // namespace weir::worker

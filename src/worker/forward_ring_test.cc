@@ -39,6 +39,24 @@ TEST(ForwardRing, IsFullUntilWhatWasTakenIsGivenBack) {
   EXPECT_TRUE(ring.push(bytes, {}, 0));
 }
 
+TEST(ForwardRing, StrangersFillAQuarterOfItAtMost) {
+  ForwardRing ring;
+  const std::vector<std::byte> bytes(10);
+  for (int round = 0; round < 3; ++round) {
+    std::uint32_t strangers = 0;
+    while (ring.push(bytes, {}, 0, true)) ASSERT_LE(++strangers, ForwardRing::kStrangerSlots);
+    EXPECT_EQ(strangers, ForwardRing::kStrangerSlots);
+    std::uint32_t members = 0;
+    while (ring.push(bytes, {}, 0)) ++members;
+    EXPECT_EQ(members, ForwardRing::kSlots - ForwardRing::kStrangerSlots);
+    EXPECT_FALSE(ring.push(bytes, {}, 0, true));
+    ForwardRing::Datagram taken;
+    while (ring.take(taken)) {
+    }
+    ring.give_back();
+  }
+}
+
 TEST(ForwardRing, RefusesWhatNoDatagramCanBe) {
   ForwardRing ring;
   EXPECT_FALSE(ring.push(std::vector<std::byte>(ForwardRing::kLargestDatagram + 1), {}, 0));

@@ -47,8 +47,9 @@ class Seat final : public Pollable {
   Seat(const Seat&) = delete;
   Seat& operator=(const Seat&) = delete;
 
-  // One turn: fire timers, take submissions, receive a burst; deliver, collect and send, also in between. True if
-  // anything was done or more can be done at once.
+  // One turn: fire timers, take submissions, receive a burst; deliver, collect and send, also in between. After a long
+  // absence all that waits in the link is received before the timers are fired. True if anything was done or more can
+  // be done at once.
   bool poll_once(Instant now) override;
 
   Instant next_deadline() const override;
@@ -66,12 +67,15 @@ class Seat final : public Pollable {
  private:
   static constexpr int kMaxUnreachables = 64;  // reports taken in one turn
   static constexpr Duration kStarvedWait = std::chrono::milliseconds(1);
-  static constexpr int kMaxRounds = 64;  // of collecting and sending in one turn
+  static constexpr int kMaxRounds = 64;                                // of collecting and sending in one turn
+  static constexpr Duration kAbsence = std::chrono::milliseconds(10);  // timers are late by so much
+  static constexpr int kMaxBursts = 256;                               // that are read before they are looked at
   // A chunk of a burst, answered together: so many bytes if they hold so many messages, or so many bytes at the most.
   static constexpr std::size_t kChunkBytes = 16 * 1024;
   static constexpr std::size_t kChunkMessages = 64;
   static constexpr std::size_t kLargestChunkBytes = 256 * 1024;
 
+  void catch_up(Instant now);
   bool receive(Instant now);
   bool deliver_and_transmit(Instant now);
   bool transmit(Instant now);

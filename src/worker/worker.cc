@@ -53,13 +53,11 @@ void Worker::request_stop() {
 
 bool Worker::stop_by(Instant until, std::shared_ptr<Worker> self) {
   if (!thread_.joinable() || is_in_child()) return true;
-  WEIR_CHECK(thread_.get_id() != std::this_thread::get_id(),
-             "the last handle of a pool was dropped on its own worker thread; keep one outside of handlers and "
-             "continuations and close the pool from there");
   request_stop();
   {
+    const bool is_this_thread = thread_.get_id() == std::this_thread::get_id();
     std::unique_lock lock(commands_mutex_);
-    while (!has_ended_ && read_clock() < until) command_done_.wait_for(lock, wait_until(until));
+    while (!is_this_thread && !has_ended_ && read_clock() < until) command_done_.wait_for(lock, wait_until(until));
     if (!has_ended_) {
       self_ = std::move(self);
       thread_.detach();

@@ -56,9 +56,11 @@ class Worker {
   bool is_open() const { return doorbell_->is_open() && poller_.is_open(); }
   // Any thread, once; only with a thread. May throw std::system_error, if there can be no more threads.
   void start();
+  // What that thread does until it is to stop, as the owner. Returns what it kept, if it was let go.
+  std::shared_ptr<Worker> loop();
   void stop_and_join();  // any thread but its own
   // The same, but a thread that has not ended by then is let go: it ends when it can, keeps `self` until then, and
-  // touches nothing but this worker and what is on it. False then.
+  // touches nothing but this worker and what is on it. False then. On its own thread it does not wait at all.
   bool stop_by(Instant until, std::shared_ptr<Worker> self);
   void request_stop();  // any thread: the first half of these
 
@@ -145,7 +147,6 @@ class Worker {
     bool is_done = false;
   };
 
-  std::shared_ptr<Worker> loop();  // what it kept, if it was let go
   bool turn();
   bool poll_ready();
   bool poll_seat(Hosted& hosted);

@@ -8,9 +8,13 @@
 #include <utility>
 #include <vector>
 
+#include "tests/explore/choices.h"
 #include "tests/explore/explorer.h"
 #include "tests/explore/fiber.h"
 #include "tests/explore/model.h"
+#include "tests/explore/seen.h"
+#include "tests/explore/shared_places.h"
+#include "tests/explore/trace.h"
 
 namespace weir::explore {
 
@@ -31,23 +35,6 @@ struct Thread {
   std::vector<std::pair<void (*)(void*), void*>> ends;
 };
 
-// States that were explored before, and with how many preemptions left.
-class Seen {
- public:
-  Seen() : table_(1 << 16) {}
-  // True: at least this much was left when it was seen before.
-  bool check_and_add(std::uint64_t key, std::uint8_t left);
-
- private:
-  struct Entry {
-    std::uint64_t key = 0;
-    std::uint8_t left = 0;
-  };
-  void grow();
-  std::vector<Entry> table_;
-  std::size_t used_ = 0;
-};
-
 class Explorer {
  public:
   Explorer(const Options& options, const std::function<void(Scene&)>& scenario);
@@ -56,8 +43,10 @@ class Explorer {
   // ---- for the operations of the model ----
   Thread& me() { return threads_[current_]; }
   std::size_t current() const { return current_; }
-  // The running thread is about to do something that others may see.
+  // The running thread is about to do something that others may see,
   void point();
+  // with this location.
+  void point(const void* address, Location::Kind kind, bool is_write);
   void yield();
   // The running thread cannot go on until wake_all(). False: its time was over.
   bool block(const void* on, bool is_timed);
@@ -80,15 +69,8 @@ class Explorer {
   const Options& options() const { return options_; }
 
  private:
-  enum class Mode : std::uint8_t { all, random, replay };
   enum class Outcome : std::uint8_t { running, finished, failed, equivalent };
-  struct Choice {
-    std::uint8_t chosen = 0;
-    std::uint8_t allowed = 1;
-  };
-
   void run_once();
-  bool next_path();
   void prepare();
   static void thread_main(void* self);
   static void main_thread(void* self);
@@ -96,12 +78,10 @@ class Explorer {
   [[noreturn]] void end_run(Outcome outcome);
   // Which thread runs next; the current one cannot, or need not.
   std::size_t pick(bool can_stay, bool is_free);
-  std::size_t choose(std::size_t count, std::size_t allowed, bool is_thread);
+  void begin_search();
+  void leave_if_seen();
   void switch_to(std::size_t next);
   std::uint64_t state_hash() const;
-  std::string schedule() const;
-  void read_schedule(const std::string& text);
-  std::uint64_t random_below(std::uint64_t limit);
 
   Options options_;
   const std::function<void(Scene&)>& scenario_;
@@ -110,22 +90,16 @@ class Explorer {
   Fiber controller_;
   std::size_t current_ = 0;
   std::size_t thread_count_ = 0;
-  Mode mode_ = Mode::all;
   Outcome outcome_ = Outcome::running;
-  std::vector<Choice> path_;
-  std::size_t depth_ = 0;
-  std::vector<std::pair<std::size_t, std::uint8_t>> wanted_;  // of a replay: choice and answer
-  std::size_t wanted_at_ = 0;
+  Choices choices_;
+  SharedPlaces shared_;
   Seen seen_;
   int preemptions_ = 0;
   int stale_reads_ = 0;
   std::uint32_t steps_ = 0;
   std::uint32_t sequential_ = 0;
-  std::uint64_t random_ = 1;
-  std::uint64_t switch_chance_ = 4;
-  bool is_tracing_ = false;
   std::string failure_;
-  std::string trace_;
+  Trace trace_;
 };
 
 // Null outside of a run.

@@ -323,6 +323,24 @@ TEST(ExploreLitmus, AFailedScheduleIsReplayed) {
 }
 
 // The figure that the search rests on: equivalent prefixes are left, and no outcome is lost by that.
+// That two threads use y shows only in a run that is preempted; and one of them changes y in between.
+TEST(ExploreLitmus, WhatOnlySomeRunsShareIsAPointInAllRuns) {
+  const Report report = explore({.name = "shared in some runs", .preemptions = 1, .stale_reads = 0}, [](Scene& run) {
+    auto shared = std::make_shared<Shared>();
+    run.thread([=] {
+      shared->x.store(1, kRelaxed);
+      shared->y.store(1, kRelaxed);
+      shared->y.store(2, kRelaxed);
+      shared->x.store(2, kRelaxed);
+    });
+    run.thread([=] {
+      if (shared->x.load(kRelaxed) == 1) check(shared->y.load(kRelaxed) != 1, "seen in between");
+    });
+  });
+  EXPECT_TRUE(report.has_failed);
+  EXPECT_EQ(report.failure, "seen in between");
+}
+
 TEST(ExploreLitmus, AllSchedulesOfThreeThreadsOfTwentyFiveOperations) {
   const Report report = explore({.name = "three threads of 25 operations", .stale_reads = 0}, [](Scene& run) {
     auto shared = std::make_shared<Shared>();
@@ -331,6 +349,7 @@ TEST(ExploreLitmus, AllSchedulesOfThreeThreadsOfTwentyFiveOperations) {
         for (int round = 0; round < 25; ++round) {
           round % 5 == i ? shared->x.fetch_add(1, kRelaxed) : shared->y.load(kRelaxed);
         }
+        if (i == 2) shared->y.store(1, kRelaxed);  // so that its loads are scheduling points
       });
     }
     run.at_end([shared] { check(shared->x.load(kRelaxed) == 15, "no increment is lost"); });

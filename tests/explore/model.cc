@@ -1,5 +1,7 @@
 #include "tests/explore/model.h"
 
+#include <cstring>
+
 namespace weir::explore {
 
 Memory::Memory() : table_(1 << 12) {}
@@ -7,6 +9,14 @@ Memory::Memory() : table_(1 << 12) {}
 void Memory::reset() {
   used_ = 0;
   ++run_;
+}
+
+void Memory::restore_outside() {
+  for (std::size_t i = 0; i < used_; ++i) {
+    const Location& location = locations_[i];
+    if (location.block != nullptr || location.stores.empty()) continue;
+    std::memcpy(reinterpret_cast<void*>(location.address), &location.stores.front().value, location.bytes);
+  }
 }
 
 std::size_t Memory::slot_of(std::uint64_t key) const {
@@ -30,7 +40,11 @@ Location& Memory::at(const void* address, Location::Kind kind) {
     slot = slot_of(key);
   }
   table_[slot] = {.key = key, .run = run_, .index = static_cast<std::uint32_t>(used_)};
-  if (used_ == locations_.size()) locations_.emplace_back();
+  if (used_ == locations_.size()) {
+    locations_.emplace_back();
+    addresses_.emplace_back();
+  }
+  addresses_[used_] = reinterpret_cast<std::uintptr_t>(address);
   Location& location = locations_[used_++];
   // Keeps the capacity of the vectors.
   std::vector<Stored> stores = std::move(location.stores);

@@ -48,6 +48,7 @@ struct Location {
   std::array<std::uint32_t, kMaxThreads> accessed{};  // the last time of each thread
 
   // atomic
+  std::uint8_t bytes = 0;
   std::vector<Stored> stores;
   std::vector<Observation> observations;
   std::uint32_t sequential_floor = 0;
@@ -68,15 +69,23 @@ class Memory {
  public:
   Memory();
   void reset();
+  // Atomics that do not lie in the arena, such as static ones, get the values back that they had before the run.
+  void restore_outside();
   Location* find(const void* address, Location::Kind kind);
   Location& at(const void* address, Location::Kind kind);
-  std::size_t size() const { return used_; }
-  Location& operator[](std::size_t index) { return locations_[index]; }
-
- private:
+  // Calls `function(location)` for each one in there.
+  template <class Function>
+  void for_each_in(std::uintptr_t begin, std::uintptr_t end, const Function& function) {
+    for (std::size_t i = 0; i < used_; ++i) {
+      if (addresses_[i] >= begin && addresses_[i] < end) function(locations_[i]);
+    }
+  }
+  // Not zero.
   static std::uint64_t key_of(const void* address, Location::Kind kind) {
     return reinterpret_cast<std::uintptr_t>(address) * 4 + static_cast<std::uint64_t>(kind);
   }
+
+ private:
   struct Entry {
     std::uint64_t key = 0;
     std::uint32_t run = 0;
@@ -86,7 +95,8 @@ class Memory {
   void grow();
 
   std::vector<Entry> table_;
-  std::deque<Location> locations_;  // reused from run to run
+  std::deque<Location> locations_;         // reused from run to run
+  std::vector<std::uintptr_t> addresses_;  // theirs: looked through often
   std::size_t used_ = 0;
   std::uint32_t run_ = 1;
 };

@@ -87,11 +87,12 @@ TEST(ExploreRecordPool, WhatOthersGaveBackIsTakenAgain) {
 
 TEST(ExploreRecordPool, EveryOrderIsNeeded) {
   expect_found({.name = "record pool, its end"},
-               {"record_pool.h", "::release(", Fault::Kind::relax, Operation::exchange}, end_while_records_are_out);
+               {"record_pool.h", "::release_elsewhere(", Fault::Kind::relax, Operation::exchange},
+               end_while_records_are_out);
   expect_found({.name = "record pool, its end"},
                {"record_pool.h", "::~RecordPool(", Fault::Kind::relax, Operation::exchange}, end_while_records_are_out);
   expect_found({.name = "record pool, taken again"},
-               {"record_pool.h", "::release(", Fault::Kind::relax, Operation::compare}, take_again);
+               {"record_pool.h", "::release_elsewhere(", Fault::Kind::relax, Operation::compare}, take_again);
   expect_found({.name = "record pool, taken again"},
                {"record_pool.h", "::refill(", Fault::Kind::relax, Operation::exchange}, take_again);
 }

@@ -55,12 +55,17 @@ bool wait(const void* condition, const void* mutex, bool is_timed, const Where& 
 void notify(const void* condition, bool all, const Where& where) noexcept;
 
 void yield() noexcept;
-// Blocks until wake() was called since the last sleep() at this address, and forgets that. False: as for wait().
+// Blocks until wake() was called at this address since the last forget_wakes(). False: as for wait().
 bool sleep(const void* at, bool is_timed, const Where& where) noexcept;
+void forget_wakes(const void* at, const Where& where) noexcept;
 void wake(const void* at, const Where& where) noexcept;
 
 void note_read(const void* address, const Where& where) noexcept;
 void note_write(const void* address, const Where& where) noexcept;
+
+// The reference count of a std::shared_ptr: what it was before. One that goes down is a scheduling point; taking
+// another reference commutes with all that others may do to the count, since whoever takes one has one.
+int count_reference(int* count, int change) noexcept;
 
 // Which thread of the model runs; 0 outside of a run.
 std::size_t thread_index() noexcept;
