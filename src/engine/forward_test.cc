@@ -289,6 +289,25 @@ TEST(VouchedSources, KnowsPathAndAddressTogether) {
   for (std::uint32_t i = 10'000; i < 20'000; ++i) EXPECT_FALSE(vouched.contains(i, from));
 }
 
+// A caller can send from as many addresses as it likes.
+TEST(VouchedSources, HoldsOneAddressForEachPath) {
+  VouchedSources vouched(7);
+  const auto address = [](std::uint32_t i) { return Address::v4(0x0a000000 + i, 1111); };
+  for (std::uint32_t path = 0; path < 300; ++path) vouched.add(path, address(path));
+  const auto known = [&] {
+    int count = 0;
+    for (std::uint32_t path = 0; path < 300; ++path) count += vouched.contains(path, address(path));
+    return count;
+  };
+  const int before = known();
+  EXPECT_GT(before, 250);
+  ASSERT_TRUE(vouched.contains(299, address(299)));
+  for (std::uint32_t i = 1'000; i < 20'000; ++i) vouched.add(299, address(i));
+  EXPECT_EQ(known(), before - 1);
+  EXPECT_TRUE(vouched.contains(299, address(19'999)));
+  EXPECT_FALSE(vouched.contains(299, address(19'998)));
+}
+
 // Path numbers that say the same of everybody but the worker, and none that names no path.
 TEST(PathNumbers, NameTheWorkerTheIndexAndAGeneration) {
   for (const std::uint32_t workers : {1u, 2u, 3u, 4u, 1024u}) {
