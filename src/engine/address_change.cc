@@ -2,10 +2,12 @@
 // the new address before anything but challenges goes there, in the manner of RFC 9000, sections 8.2 and 9 (rules P-9
 // and P-11 to P-13).
 //
-// Somebody who copies a packet and sends the copy from an address of his own looks the same at first. He cannot answer
-// the challenge from there: the initiator answers whatever reaches it, but from its own address. Should he relay the
-// answer, too, and be quicker than the original, the initiator's own packets from the old address still end the
-// attempt, and a challenge to the old address makes sure that there are some.
+// Somebody who copies a packet and sends the copy from an address of his own looks the same at first. While the
+// initiator still sends from the old address, its own packets end the attempt, and a challenge to the old address makes
+// sure that there are some. If the initiator's address has changed as well, originals and copies come from two new
+// addresses. Both are challenged, and a repetition counts as much as what came first. Only who receives at an address
+// can answer from there: the initiator answers whatever reaches it, but from its own address. If both answer, somebody
+// relays, and the path stays where it is.
 #include "engine/address_change.h"
 
 #include <algorithm>
@@ -23,28 +25,53 @@ void Core::on_source(Path& path, std::uint64_t number, std::size_t bytes, bool i
     if (!change->is_resting && number > change->since) change->rest();  // what was sent later comes from here
     return;
   }
-  if (change != nullptr && !change->is_resting && from == change->to) {
-    change->received_bytes += bytes;
-    return;
-  }
+  if (change != nullptr && !change->is_resting) return note_candidate(path, number, bytes, now);
   // One that was overtaken may have been sent before the address changed, or be an old one that was held back.
   if (!is_newest || (change != nullptr && now < change->rest_until)) return;
-  std::array<std::byte, sizeof(std::uint64_t)> drawn;
-  entropy.fill(drawn);
   path.is_changing = true;
-  changes[path.id] = {.to = from,
-                      .since = number,
-                      .challenge = load<std::uint64_t>(drawn.data()),
-                      .received_bytes = bytes,
-                      .quiet_until = now + path.loss.pto(),
-                      .rest_until = now + kAddressChangeInterval};
-  challenge_addresses(path, now);
+  changes[path.id] = {
+      .since = number, .quiet_until = now + path.loss.pto(), .rest_until = now + kAddressChangeInterval};
+  note_candidate(path, number, bytes, now);
+  challenge_old_address(path, now);
 }
 
-// Whether a packet that was seen before shows, if it verifies, that the old address is still in use.
-bool Core::is_witness(const Path& path, std::uint64_t number, const Address& from) {
+// A packet of the attempt under way, from a candidate or from an address that may be one.
+void Core::note_candidate(Path& path, std::uint64_t number, std::size_t bytes, Instant now) {
+  AddressChange& change = changes.at(path.id);
+  if (AddressCandidate* const candidate = change.find(*opened.from)) {
+    candidate->received_bytes += bytes;
+    return;
+  }
+  // Each has one probe timeout for its answer before others take its place.
+  AddressCandidate* const added = number < change.since ? nullptr : change.place_for_another(now - path.loss.pto());
+  if (added == nullptr) return;
+  std::array<std::byte, sizeof(std::uint64_t)> drawn;
+  entropy.fill(drawn);
+  *added = {
+      .at = *opened.from, .challenge = load<std::uint64_t>(drawn.data()), .received_bytes = bytes, .added_at = now};
+  challenge_candidate(path, *added, now);
+  change.challenges = 0;
+  repeat_challenges_later(path, now);
+}
+
+// Whether a packet that was seen before says, if it verifies, where the initiator sends from.
+bool Core::is_witness(const Path& path, std::uint64_t number) {
   const AddressChange& change = changes.at(path.id);
-  return !change.is_resting && from == path.remote && number >= change.since;
+  return !change.is_resting && number >= change.since;
+}
+
+// The original of a copy that was quicker, or a copy. It has verified; of its frames only answers to challenges count,
+// which come first.
+void Core::on_repetition(Path& path, std::uint64_t number, std::size_t bytes, ByteSpan frames, Instant now) {
+  if (*opened.from == path.remote) return changes.at(path.id).rest();
+  note_candidate(path, number, bytes, now);
+  const std::byte* at = frames.data();
+  const std::byte* const end = at + frames.size();
+  while (at != nullptr && at != end && static_cast<wire::FrameType>(*at) == wire::FrameType::path_response) {
+    std::uint64_t value = 0;
+    at = wire::decode_u64(at, end, value);
+    if (at != nullptr) on_path_response(path, value, now);
+  }
 }
 
 // Of more challenges than it remembers, the newest ones are answered.
@@ -61,16 +88,31 @@ void Core::forget_change(Path& path) {
 
 void Core::challenge_addresses(Path& path, Instant now) {
   AddressChange& change = changes.at(path.id);
-  if (change.sent_bytes + kChallengePacketBytes <= kAmplification * change.received_bytes) {
-    change.sent_bytes += kChallengePacketBytes;
-    send_challenge(path, change.to, change.challenge, now);
+  for (AddressCandidate& candidate : change.all()) {
+    if (!candidate.is_answered) challenge_candidate(path, candidate, now);
   }
-  // What this one says counts for nothing; an answer from there does.
-  send_challenge(path, path.remote, ~change.challenge, now);
+  challenge_old_address(path, now);
+  ++change.challenges;
+  repeat_challenges_later(path, now);
+}
+
+// What its answer says counts for nothing; that it comes from there does.
+void Core::challenge_old_address(Path& path, Instant now) {
+  send_challenge(path, path.remote, ~changes.at(path.id).candidates[0].challenge, now);
+}
+
+void Core::repeat_challenges_later(Path& path, Instant now) {
+  AddressChange& change = changes.at(path.id);
   const Duration wait = std::max<Duration>(path.loss.pto(), kShortestChallengeRepeat);
   change.next = now + wait * (std::int64_t{1} << change.challenges);
-  ++change.challenges;
+  if (change.answered() != 0) change.next = std::max(change.quiet_until, now + path.loss.pto());
   touch(path);
+}
+
+void Core::challenge_candidate(Path& path, AddressCandidate& candidate, Instant now) {
+  if (candidate.sent_bytes + kChallengePacketBytes > kAmplification * candidate.received_bytes) return;
+  candidate.sent_bytes += kChallengePacketBytes;
+  send_challenge(path, candidate.at, candidate.challenge, now);
 }
 
 void Core::send_challenge(Path& path, const Address& to, std::uint64_t value, Instant now) {
@@ -85,10 +127,14 @@ void Core::send_challenge(Path& path, const Address& to, std::uint64_t value, In
 
 void Core::on_path_response(Path& path, std::uint64_t value, Instant now) {
   AddressChange* const change = change_of(path);
-  if (change == nullptr || change->is_resting || *opened.from != change->to || value != change->challenge) return;
-  change->is_answered = true;
-  change->next = change->quiet_until;
-  if (change->next <= now) move_path(path, now);
+  if (change == nullptr || change->is_resting) return;
+  AddressCandidate* const candidate = change->find(*opened.from);
+  if (candidate == nullptr || value != candidate->challenge || candidate->is_answered) return;
+  candidate->is_answered = true;
+  // The other one has as much time to answer.
+  change->next = change->count == 1 ? change->quiet_until : std::max(change->quiet_until, now + path.loss.pto());
+  if (change->next <= now) return on_change_timer(path, now);
+  touch(path);
 }
 
 void Core::on_change_timer(Path& path, Instant now) {
@@ -97,22 +143,20 @@ void Core::on_change_timer(Path& path, Instant now) {
   if (change.is_resting) {
     path.is_changing = false;
     changes.erase(path.id);
-  } else if (change.is_answered) {
-    move_path(path, now);
-  } else if (change.challenges >= kMaxChallenges) {
+  } else if (change.answered() == 1) {
+    move_path(path, std::ranges::find(change.all(), true, &AddressCandidate::is_answered)->at, now);
+  } else if (change.answered() != 0 || change.challenges + 1 >= kMaxChallenges) {
     change.rest();  // whoever is there after all sends another packet, and another attempt begins
   } else {
     challenge_addresses(path, now);
   }
 }
 
-void Core::move_path(Path& path, Instant now) {
-  AddressChange& attempt = changes.at(path.id);
-  attempt.rest();
-  const AddressChange* const change = &attempt;
-  const bool is_other_host = change->to.ip != path.remote.ip || change->to.scope != path.remote.scope;
-  events.emit(event::AddressChanged{{}, path.id, path.remote.to_string(), change->to.to_string()});
-  path.remote = change->to;
+void Core::move_path(Path& path, const Address& to, Instant now) {
+  const bool is_other_host = to.ip != path.remote.ip || to.scope != path.remote.scope;
+  events.emit(event::AddressChanged{{}, path.id, path.remote.to_string(), to.to_string()});
+  path.remote = to;
+  changes.at(path.id).rest();
   // What was sent to the old address has not arrived. That says nothing about the new one.
   send_outstanding_again(path, now);
   if (is_other_host) {  // another way through the network: nothing that was learnt of the old one holds

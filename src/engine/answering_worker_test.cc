@@ -89,7 +89,7 @@ TEST_F(TwoWorkers, TheSameWorkerSpeaksOfTheSequenceThatItWasShown) {
   Core& core = testing::EngineAccess::core(pair.server());
   Bytes copy = *recorded;
   const std::uint64_t unused = core.next_sequence++;
-  core.exchanges[unused % Core::kExchangeWindow] = kNoPath;
+  core.exchanges[unused % Core::kExchangeWindow].path = kNoPath;
   ASSERT_NE(wire::decode_first(copy)->prefix.sequence, unused);
   store<std::uint64_t>(copy.data() + wire::kHeaderBytes, unused);
   const std::optional<Bytes> word = word_of(pair.server(), copy);

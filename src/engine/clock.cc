@@ -321,15 +321,17 @@ void Core::send_close(Path& path, wire::CloseReason reason, Instant now) {
   send_plain(path.remote, farewell.packet);
 }
 
-// A sealed packet names a path that is not there. Whoever sent it, the answer goes to the peer that had the path, is
-// what that peer was told before, is smaller than the question, and not frequent. False if no such path is remembered.
-bool Core::say_farewell_again(std::uint32_t path, std::size_t bytes, Instant now) {
+// A sealed packet names a path that is not there. The answer is what the peer that had the path was told before, is
+// smaller than the question, and not frequent. It goes to where that peer was, and, because its address may have
+// changed since, to where the question came from. False if no such path is remembered.
+bool Core::say_farewell_again(std::uint32_t path, std::size_t bytes, const Address& from, Instant now) {
   if (farewells == nullptr) return false;
   Farewell& farewell = farewell_of(path);
   if (farewell.path != path) return false;
   if (bytes <= farewell.packet.size() || now - farewell.last_sent < kFarewellInterval) return true;
   farewell.last_sent = now;
   send_plain(farewell.to, farewell.packet);
+  if (from != farewell.to) send_plain(from, farewell.packet);
   return true;
 }
 

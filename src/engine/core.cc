@@ -77,8 +77,7 @@ Core::Core(const EngineConfig& config_, crypto::Entropy& entropy_, Subscriber* s
     key = config.cookie;
     if (key == crypto::KeyBytes{}) entropy.fill(key);
     cookie = std::make_unique<crypto::Prf>(*aead, key);
-    exchanges = std::make_unique<std::uint32_t[]>(kExchangeWindow);
-    std::fill_n(exchanges.get(), kExchangeWindow, kNoPath);
+    exchanges = std::make_unique<Exchange[]>(kExchangeWindow);
   }
   key = config.signer;
   if (key == crypto::KeyBytes{}) {

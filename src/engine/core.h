@@ -153,13 +153,18 @@ struct Core : Bounds {
 
   // ---- address_change.cc ----
   void on_source(Path& path, std::uint64_t number, std::size_t bytes, bool is_newest, Instant now);
+  void on_repetition(Path& path, std::uint64_t number, std::size_t bytes, ByteSpan frames, Instant now);
+  void note_candidate(Path& path, std::uint64_t number, std::size_t bytes, Instant now);
   void challenge_addresses(Path& path, Instant now);
+  void challenge_old_address(Path& path, Instant now);
+  void repeat_challenges_later(Path& path, Instant now);
+  void challenge_candidate(Path& path, AddressCandidate& candidate, Instant now);
   void send_challenge(Path& path, const Address& to, std::uint64_t value, Instant now);
   void on_path_response(Path& path, std::uint64_t value, Instant now);
   void on_change_timer(Path& path, Instant now);
-  void move_path(Path& path, Instant now);
+  void move_path(Path& path, const Address& to, Instant now);
   AddressChange* change_of(const Path& path) { return path.is_changing ? &changes.at(path.id) : nullptr; }
-  bool is_witness(const Path& path, std::uint64_t number, const Address& from);
+  bool is_witness(const Path& path, std::uint64_t number);
   void owe_response(Path& path, std::uint64_t challenge);
   void forget_change(Path& path);  // the path ends
 
@@ -437,7 +442,7 @@ struct Core : Bounds {
     events.emit(event::PeerHealthChanged{{}, path.id, path.peer->name, health});
   }
   void send_close(Path& path, wire::CloseReason reason, Instant now);
-  bool say_farewell_again(std::uint32_t path, std::size_t bytes, Instant now);
+  bool say_farewell_again(std::uint32_t path, std::size_t bytes, const Address& from, Instant now);
   // Closes an idle path that others made. False if there is none.
   bool evict_for_path(Member* of, Instant now);  // of this member, if that is not null
   bool evict_for_credit(const Path& blocked, std::uint8_t level, Instant now);
@@ -526,7 +531,11 @@ struct Core : Bounds {
 
   // ---- responder ----
   std::unique_ptr<crypto::Prf> cookie;
-  std::unique_ptr<std::uint32_t[]> exchanges;  // by sequence: the path it became, or kNoPath
+  struct Exchange {
+    std::uint32_t path = kNoPath;  // that it became
+    Address hello_from;            // where its random went
+  };
+  std::unique_ptr<Exchange[]> exchanges;  // by sequence
   std::uint64_t next_sequence = 1;
   std::uint64_t next_path_serial = 1;
   HelloGate hello_gate;

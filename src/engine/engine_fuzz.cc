@@ -194,7 +194,7 @@ class Match {
       flush();
       hostile_address_ = input.byte() % 2 == 0 ? net_.address(hostile_) : Address::v4(0x0c000001, input.byte());
     } else if (kind % 4 == 1 && path != nullptr && path->is_changing) {
-      frames_.u64(FrameType::path_response, net_.core(victim_).changes.at(victims_id_).challenge);
+      frames_.u64(FrameType::path_response, net_.core(victim_).changes.at(victims_id_).candidates[0].challenge);
     } else {
       frames_.u64(kind % 4 == 2 ? FrameType::path_challenge : FrameType::path_response, input.number());
     }

@@ -1,11 +1,10 @@
 // The handshake of a path: one round trip (docs/protocol.md, rules H-*). It is keyed with a secret that both sides have
 // before it begins: the configured one, or the one of a credential.
 //
-// The responder answers a hello without remembering it: its random is a pseudorandom function of a sequence number
-// and the hello's address.
-// Only a `first` packet that proves, under that secret, to have seen that random makes a path, and each sequence
-// makes at most one. A replayed hello therefore costs an answer smaller than itself, a replayed `first` packet finds
-// its sequence used, and after a restart neither the sequence nor the random exists.
+// The responder answers a hello and remembers no more of it than the sequence number and the address: its random is a
+// pseudorandom function of both. Only a `first` packet that proves, under that secret, to have seen that random makes a
+// path, and each sequence makes at most one. A replayed hello therefore costs an answer smaller than itself, a replayed
+// `first` packet finds its sequence used, and after a restart neither the sequence nor the random exists.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -317,7 +316,7 @@ void Core::on_hello(ByteSpan datagram, const Address& from, Instant now) {
   }
   const std::uint64_t count = is_member ? next_sequence++ : 0;
   const std::uint64_t sequence = is_member ? sequence_of(count) : 0;
-  if (is_member) exchanges[count % kExchangeWindow] = kNoPath;
+  if (is_member) exchanges[count % kExchangeWindow] = {.hello_from = from};
   wire::HelloReply reply{.to_path = hello->initiator.path,
                          .sequence = sequence,
                          .responder = {.worker = config.worker,
@@ -336,7 +335,7 @@ void Core::on_hello(ByteSpan datagram, const Address& from, Instant now) {
   send_plain(from, {answer_bytes, bytes + wire::kTagBytes});
 }
 
-// Whether its prefix was made by somebody who has the secret and was sent our hello reply at this address.
+// Whether its prefix was made by somebody who has the secret and has seen our hello reply.
 bool Core::is_genuine(const wire::DecodedFirst& first, const Keying& keying,
                       const std::array<std::byte, 32>& responder_random) {
   return keying.hello_mac(*scratch_mac).verify(BoundPrefix(first.authenticated, responder_random).span(), first.tag);
@@ -360,9 +359,9 @@ void Core::on_first(MutableByteSpan datagram, const Address& from, std::uint8_t 
     return reject(event::Rejection::bad_hello, datagram.size());
   }
   const wire::PacketHeader header = wire::decode_header(datagram.data());
-  std::uint32_t& exchange = exchanges[count % kExchangeWindow];
-  if (exchange != kNoPath) {
-    Path* path = find_path(exchange);
+  Exchange& exchange = exchanges[count % kExchangeWindow];
+  if (exchange.path != kNoPath) {
+    Path* path = find_path(exchange.path);
     if (path == nullptr) return reject(event::Rejection::bad_hello, datagram.size());
     open_sealed(*path, header, datagram, first->bytes, from, ecn, buffer, now);
     return;
@@ -381,11 +380,13 @@ void Core::on_first(MutableByteSpan datagram, const Address& from, std::uint8_t 
     return reject(event::Rejection::bad_hello, datagram.size());
   }
   const Keying keying = known ? Keying(*known) : Keying(*shared);
-  const auto responder_random = random_in_reply(sequence, from);
+  const auto responder_random = random_in_reply(sequence, exchange.hello_from);
   if (!is_genuine(*first, keying, responder_random)) {
     return reject(event::Rejection::bad_hello, datagram.size());
   }
-  Path* path = make_path(from, false, now, known ? known->mtu : 0, known ? known->member : 0);
+  // Where its hello came from: that is who has received our random. If this packet came from elsewhere, the initiator's
+  // address has changed meanwhile, or somebody copies packets; open_sealed() finds out.
+  Path* path = make_path(exchange.hello_from, false, now, known ? known->mtu : 0, known ? known->member : 0);
   if (path == nullptr) return reject(event::Rejection::limit, datagram.size());
   const wire::Introduction& initiator = first->prefix.initiator;
   const crypto::Secret secret =
@@ -421,7 +422,7 @@ void Core::on_first(MutableByteSpan datagram, const Address& from, std::uint8_t 
   // What a dishonest initiator claims beyond the largest allowance is not believed.
   path->accounts.open(ledger, std::min<std::uint64_t>(first->prefix.allowance, token::CreditLedger::kLargestAllowance),
                       path->id, member);
-  exchange = path->id;
+  exchange.path = path->id;
   if (known) {
     // None, if it was given up this very moment: nothing is proven then.
     transfer::ProvenNames proven = config.credentials->names_of(credential);

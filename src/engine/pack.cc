@@ -108,6 +108,8 @@ void Core::pack_path(Path& path, std::vector<Train>& out, Instant now) {
     const std::uint64_t frames_begin = path.frames.end();
     const auto pack = [&](bool with_ack) {
       Packer packer(*this, path, text, train_end + size - wire::kTagBytes, messages_left, now);
+      if (window_open && path.responses_owed != 0) [[unlikely]]
+        packer.write_responses();
       if (with_ack) packer.write_ack();
       if (window_open) {
         packer.write_control();
@@ -301,7 +303,9 @@ void Core::collect(std::vector<Train>& out, Instant now) {
     }
     if (has_ended(*path, now)) [[unlikely]]
       continue;
-    const bool slices_first = std::countr_zero(slice_levels(*path)) < std::countr_zero(waiting_levels(*path));
+    // A slice would take the one packet that may leave whatever the window says, which a response needs.
+    const bool slices_first =
+        path->responses_owed == 0 && std::countr_zero(slice_levels(*path)) < std::countr_zero(waiting_levels(*path));
     if (slices_first) pack_slices(*path, out, now);
     pack_path(*path, out, now);
     if (find_path(id) == nullptr) continue;  // a path that is used up ends itself

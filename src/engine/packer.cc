@@ -35,6 +35,15 @@ std::uint32_t cut(std::size_t room, std::size_t room_when_empty, std::uint32_t f
 
 }  // namespace
 
+// Before all other frames: the responder looks for them there in packets that it has seen before (P-12).
+void Packer::write_responses() {
+  while (path_.responses_owed != 0 && has_room(wire::kSmallFrameBytes)) {
+    at_ = wire::encode_u64(wire::FrameType::path_response, core_.challenges.at(path_.id)[--path_.responses_owed], at_);
+    eliciting_ = true;
+    if (path_.responses_owed == 0) core_.challenges.erase(path_.id);
+  }
+}
+
 void Packer::write_ack() {
   if (path_.received.empty()) return;
   wire::AckFrame frame;
@@ -69,11 +78,6 @@ void Packer::write_control() {
     at_ = wire::encode_u64(wire::FrameType::probe_response, path_.probe_timestamp, at_);
     path_.probe_response_owed = false;
     eliciting_ = true;
-  }
-  while (path_.responses_owed != 0 && has_room(wire::kSmallFrameBytes)) {
-    at_ = wire::encode_u64(wire::FrameType::path_response, core_.challenges.at(path_.id)[--path_.responses_owed], at_);
-    eliciting_ = true;
-    if (path_.responses_owed == 0) core_.challenges.erase(path_.id);
   }
   if (path_.probe_wanted && has_room(wire::kSmallFrameBytes)) {
     at_ = wire::encode_u64(wire::FrameType::probe, static_cast<std::uint64_t>(now_.ns), at_);

@@ -28,6 +28,7 @@ class Packer {
   unsigned levels() const { return levels_; }  // of the messages in it, a bit each
   std::uint64_t ack_largest() const { return ack_largest_; }
 
+  void write_responses();
   void write_ack();
   void write_control();
   void write_again();

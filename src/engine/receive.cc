@@ -27,7 +27,7 @@ void Core::on_datagram(MutableByteSpan datagram, const Address& from, std::uint8
         return;
       Path* path = find_path(header.path);
       if (path == nullptr || !path->keys.installed()) {
-        if (!say_farewell_again(header.path, datagram.size(), now)) answer_unknown_path(header, from, now);
+        if (!say_farewell_again(header.path, datagram.size(), from, now)) answer_unknown_path(header, from, now);
         return reject(Rejection::unknown_path, datagram.size());
       }
       open_sealed(*path, header, datagram, wire::kHeaderBytes, from, ecn, buffer, now);
@@ -56,9 +56,9 @@ bool Core::open_sealed(Path& path, const wire::PacketHeader& header, MutableByte
   }
   const std::uint64_t number = peer::expand(header.number_low, path.replay.largest());
   const peer::Freshness freshness = path.replay.check(number);
-  // A change of address that somebody else feigns by copies is seen by the originals, which come from the old address.
-  const bool refutes = path.is_changing && freshness == peer::Freshness::seen && is_witness(path, number, from);
-  if (freshness != peer::Freshness::fresh && !refutes) {
+  // Of a copy and its original one comes second. While an address may be changing, that one is looked at, too.
+  const bool is_repetition = path.is_changing && freshness == peer::Freshness::seen && is_witness(path, number);
+  if (freshness != peer::Freshness::fresh && !is_repetition) {
     reject(freshness == peer::Freshness::seen ? Rejection::replayed : Rejection::too_old, datagram.size());
     return true;  // says nothing about who sent the original
   }
@@ -84,15 +84,16 @@ bool Core::open_sealed(Path& path, const wire::PacketHeader& header, MutableByte
     reject(Rejection::forged, datagram.size());
     return false;
   }
-  if (refutes) [[unlikely]] {
-    changes.at(path.id).rest();
+  if (is_repetition) [[unlikely]] {
+    opened = {number, &from, false};
+    on_repetition(path, number, datagram.size(), text, now);
     reject(Rejection::replayed, datagram.size());
     return true;
   }
   // From here on the sender is who it claims to be; it may still be hostile.
   if (is_forwarded) [[unlikely]]
     config.siblings->vouched().add(path.id, from);
-  const bool is_newest = number > path.replay.largest();
+  const bool is_newest = !path.ever_received || number > path.replay.largest();
   path.replay.mark(number, now);
   path.keys.on_opened(which);
   path.last_received = now;

@@ -357,7 +357,7 @@ class Measurement {
     first.resize(hello.size());
     store<std::uint64_t>(first.data() + wire::kHeaderBytes, net_.core(known_server_).next_sequence - 1);
     Core& core = net_.core(known_server_);
-    core.exchanges[(core.next_sequence - 1) % Core::kExchangeWindow] = kNoPath;  // as if its answer had been lost
+    core.exchanges[(core.next_sequence - 1) % Core::kExchangeWindow].path = kNoPath;  // as if its answer had been lost
     const auto credential = wire::decode_hello(hello)->credential;
     const auto with = [&](const Datagram& original, bool is_known, int flip) {
       Datagram bytes = original;
