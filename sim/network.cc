@@ -1,6 +1,7 @@
 #include "sim/network.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "sim/random_stream.h"
@@ -37,6 +38,26 @@ void Network::add_address(HostId host, const Address& address) {
 Port* Network::port_at(const Address& address) const {
   const auto found = ports_.find(address);
   return found == ports_.end() ? nullptr : found->second;
+}
+
+void Network::rebind(const Address& inside, const Address& outside) {
+  const auto [mapping, is_new] = outsides_.try_emplace(inside, outside);
+  if (!is_new) insides_.erase(std::exchange(mapping->second, outside));
+  insides_[outside] = inside;
+  by_address_[outside] = by_address_.at(inside);
+  journal_.note(queue_.now(), "rebind host port", {by_address_.at(inside), outside.port});
+}
+
+const Address& Network::outside_of(const Address& inside) const {
+  const auto found = outsides_.find(inside);
+  return found == outsides_.end() ? inside : found->second;
+}
+
+// Nobody who sends from elsewhere receives at an address behind a NAT.
+Port* Network::port_behind(const Address& address) const {
+  const auto found = insides_.find(address);
+  if (found != insides_.end()) return port_at(found->second);
+  return outsides_.contains(address) ? nullptr : port_at(address);
 }
 
 std::optional<HostId> Network::find(const Address& address) const {
@@ -110,10 +131,12 @@ void Network::inject(Packet packet) {
 }
 
 void Network::inject_unreachable(const Address& victim, const Address& who, ByteSpan quoted) {
-  if (Port* port = port_at(victim)) port->arrive_unreachable(who, quoted.first(std::min(quoted.size(), kQuotedBytes)));
+  if (Port* port = port_behind(victim))
+    port->arrive_unreachable(who, quoted.first(std::min(quoted.size(), kQuotedBytes)));
 }
 
 void Network::at_switch(HostId from, Packet packet) {
+  packet.source = outside_of(packet.source);
   for (const auto& tap : taps_) tap(packet);
   const auto to = find(packet.destination);
   if (!to) {
@@ -186,7 +209,7 @@ void Network::forward(HostId to, Packet packet) {
 }
 
 void Network::deliver(HostId to, const Packet& packet) {
-  Port* port = port_at(packet.destination);
+  Port* port = port_behind(packet.destination);
   if (port != nullptr) {
     ++counts_.delivered;
     journal_.note(queue_.now(), "deliver to bytes ecn hash",

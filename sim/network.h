@@ -78,6 +78,11 @@ class Network {
   const LinkShape& shape_of(HostId host) const { return hosts_[host].shape; }
   std::optional<HostId> find(const Address& address) const;
   void plug(const Address& address, Port* port) { ports_[address] = port; }
+  // A NAT: from now on others see what is sent from `inside` as sent from `outside`, and what they send there arrives.
+  // What they send to the outside address before it is lost.
+  void rebind(const Address& inside, const Address& outside);
+  // As others see it now.
+  const Address& outside_of(const Address& inside) const;
 
   // ---- what goes wrong ----
   void set_faults(const Faults& faults) { faults_ = faults; }
@@ -129,6 +134,7 @@ class Network {
   // When the last bit has left, or nothing if the queue is full.
   std::optional<Instant> enqueue(HostState& host, Lane& lane, std::size_t bytes) const;
   Port* port_at(const Address& address) const;
+  Port* port_behind(const Address& address) const;
   const Faults& faults_of(HostId from, HostId to, const Packet& packet) const;
   bool is_cut(HostId from, HostId to) const;
   void at_switch(HostId from, Packet packet);
@@ -142,6 +148,7 @@ class Network {
   std::vector<Address> addresses_;
   std::map<Address, HostId> by_address_;
   std::map<Address, Port*> ports_;
+  std::map<Address, Address> outsides_, insides_;  // of hosts behind a NAT, by the other one
   Faults faults_;
   std::map<std::pair<HostId, HostId>, Faults> pair_faults_;
   std::map<std::uint16_t, Faults> port_faults_;

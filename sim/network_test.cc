@@ -54,6 +54,27 @@ class NetworkTest : public testing::Test {
   HostId right_ = 0;
 };
 
+TEST_F(NetworkTest, AHostBehindANatIsSeenAndReachedAtItsPresentOutsideAddressOnly) {
+  const Address first = Address::v4(0xcb007101, 10), second = Address::v4(0xcb007102, 20);
+  Catcher left(queue_);
+  network_.plug(kLeft, &left);
+  const auto reaches = [&](const Address& to) {
+    const std::size_t before = left.packets.size();
+    network_.transmit(right_, {kRight, to, 0, std::vector<std::byte>(10)});
+    finish();
+    return left.packets.size() != before;
+  };
+  EXPECT_EQ(network_.outside_of(kLeft), kLeft);
+  for (const Address& outside : {first, second, first, kLeft}) {
+    network_.rebind(kLeft, outside);
+    send(10);
+    finish();
+    EXPECT_EQ(catcher_.packets.back().source, outside);
+    EXPECT_EQ(network_.find(outside), left_);
+    for (const Address& each : {first, second, kLeft}) EXPECT_EQ(reaches(each), each == outside);
+  }
+}
+
 TEST_F(NetworkTest, ADatagramTakesLatencyAndTransmissionTimeOnBothLinks) {
   const Instant start = queue_.now();
   send(954);  // 1,000 bytes on the wire: one microsecond per link

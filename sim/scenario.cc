@@ -200,6 +200,55 @@ void after(Scenario& s, Random& random) {
   }
 }
 
+// Callers behind NATs that give them other addresses all the time, and somebody who sends copies of their packets from
+// elsewhere. The network loses nothing but what goes to former addresses.
+void address_change(Scenario& s, Random& random) {
+  s.is_punctual = true;
+  const auto callers = static_cast<std::uint32_t>(between(random, 1, 3));
+  s.hosts = callers + static_cast<std::uint32_t>(between(random, 1, 2));
+  s.workload.callers.clear();
+  s.workload.callees.clear();
+  AddressShape shape;
+  for (HostId host = 0; host < s.hosts; ++host) {
+    if (host < callers) shape.callers.push_back(host);
+    (host < callers ? s.workload.callers : s.workload.callees).push_back(host);
+  }
+  constexpr Duration kLatencies[] = {5us, 100us, 1ms, 6ms};
+  s.link.latency = kLatencies[random.below(4)];
+  s.link.bytes_per_second = std::max<std::uint64_t>(s.link.bytes_per_second, 1'250'000'000);
+  s.span = random.chance(0.5) ? 300ms : 1'200ms;
+  shape.interval = any_length(random, std::max<Duration>(2ms, 16 * s.link.latency), s.span / 3);
+  shape.back = random.chance(0.5) ? 0.5 : 0;
+  shape.host = random.chance(0.5) ? 0.3 : 0;
+  shape.at_hello = random.chance(0.5) ? 0.5 : 0;
+  if (random.chance(0.5)) {
+    shape.copier = {.share = random.chance(0.5) ? 1 : random.fraction(),
+                    .late = random.chance(0.5) ? 0 : random.fraction(),
+                    .addresses = static_cast<std::uint32_t>(between(random, 1, 3)),
+                    .relays = random.chance(0.3)};
+    // Who relays both ways can keep a caller from being found at a new address (P-12).
+    if (shape.copier.relays) shape.interval = {}, shape.at_hello = 0;
+  }
+  if (random.chance(0.5)) {
+    s.faults = {.duplicate = random.fraction() * 0.2, .reorder = random.fraction() * 0.3, .reorder_delay = 500us};
+  }
+  if (random.chance(0.5)) {
+    s.workload.large = 0.2;
+    s.workload.largest_large_bytes = 1u << 20;
+  }
+  s.addresses = shape;
+  s.workload.calls_per_caller = 150;
+  s.workload.think_time = s.span * (2 * s.workload.window) / s.workload.calls_per_caller;
+  // Longer than the span: a caller whose address changes all the time is not heard for so long.
+  s.timeouts.connect = s.timeouts.silence = 3s;
+  s.timeouts.keepalive = 100ms;
+  s.timeouts.default_deadline = 8s;
+  s.workload.shortest_deadline = 6s;
+  s.workload.longest_deadline = 8s;
+  s.workload.must_succeed = true;
+  s.least_success = 0.9;
+}
+
 // Spreads the calls over the span, so that they meet what happens in it: a short one in which much goes on, or one
 // that is longer than a peer may be silent.
 void spread(Scenario& s, Random& random) {
@@ -251,6 +300,7 @@ constexpr Named kScenarios[] = {
     {"priorities", "urgent calls beside bulk, at a server with little room", priorities},
     {"mtu", "paths that carry less than they did", mtu},
     {"rotate", "keys that are rotated every few packets", rotate},
+    {"address_change", "callers whose addresses change, and somebody who sends copies from elsewhere", address_change},
     {"after", "calls that come after others, with loss and crashes", after},
     {"identity_lossy", "identities: handshakes that lose packets", identity_lossy},
     {"identity_both", "identities: both sides shake hands at once", identity_both},

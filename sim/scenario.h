@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "sim/address_trial.h"
 #include "sim/hostile_sender.h"
 #include "sim/identities.h"
 #include "sim/link.h"
@@ -87,6 +88,7 @@ struct Scenario {
   Duration attack_interval{0};  // 0: nobody attacks
   HostileShape hostile;
   std::optional<MemberShape> members;
+  std::optional<AddressShape> addresses;
 
   // A restarted callee must be of use again so soon after the first packet that reaches it.
   bool measures_recovery = false;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "buffer/work.h"
@@ -391,6 +392,38 @@ TEST(Clocks, ThatAreRightAreNoReasonToRefuse) {
   scenario.workload.untrusted = {0};
   scenario.identity->clock_error_seconds.clear();
   EXPECT_FALSE(run(scenario).violations.empty());
+}
+
+// ---- addresses that change -----------------------------------------------------------------------------------------
+
+TEST(Addresses, ChangeAndAreCopiedWhereTheScenarioSaysSo) {
+  std::uint64_t changes = 0, moved = 0, copies = 0, large = 0;
+  Duration longest_search{0};
+  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+    const Report report = run_one("address_change", seed);
+    changes += report.rebindings;
+    moved += report.engines.addresses_changed;
+    copies += report.copies;
+    large += report.engines.large_messages_received;
+    longest_search = std::max(longest_search, report.longest_search);
+  }
+  EXPECT_GT(changes, 50u);
+  EXPECT_GT(moved, 30u);
+  EXPECT_GT(copies, 100u);
+  EXPECT_GT(large, 10u);
+  EXPECT_GT(longest_search, std::chrono::milliseconds(1)) << "nobody ever waits at a new address";
+}
+
+TEST(Addresses, ThatAreBelievedTooSoonOrNeverAreFound) {
+  for (const auto& [sabotage, sentences] :
+       {std::pair{Sabotage::moves_at_once, std::vector{"which is not validated", "to somebody who copies packets"}},
+        std::pair{Sabotage::never_moves, std::vector{"was not found at its new address", "had to succeed"}}}) {
+    std::string texts;
+    for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+      texts += all_violations(run(make_scenario("address_change", seed).value(), {.sabotage = sabotage}));
+    }
+    for (const char* sentence : sentences) EXPECT_NE(texts.find(sentence), std::string::npos) << sentence;
+  }
 }
 
 TEST(Scenarios, AreUnknownByAnyOtherName) { EXPECT_FALSE(make_scenario("sunny", 1).has_value()); }

@@ -63,6 +63,9 @@ Simulation::Simulation(const Scenario& scenario, const RunOptions& options)
     if (!scenario_.identity) checker_.expect_misrouting();
   }
   if (scenario_.workload.lapsing) lapse_ = std::make_unique<Lapse>(world_, checker_, scenario_.workload);
+  if (scenario_.addresses) {
+    address_trial_ = std::make_unique<AddressTrial>(world_, checker_, *scenario_.addresses, sabotage_, hosts_);
+  }
   if (scenario_.measures_recovery) recovery_ = std::make_unique<Recovery>(world_, checker_, hosts_);
 }
 
@@ -260,6 +263,7 @@ void Simulation::restore() {
   world_.journal.note(world_.now(), "heal", {});
   world_.network.heal();
   if (attacker_) attacker_->stop();
+  if (address_trial_) address_trial_->stop();
   end_hostile();
   for (const auto& host : hosts_) {
     if (!host->is_up()) host->start();
@@ -389,6 +393,7 @@ Report Simulation::run() {
   }
   if (sabotage_ != Sabotage::none) world_.queue.at(start_ + scenario_.span / 2, [this] { sabotage_hosts(); });
   if (attacker_) attacker_->start(scenario_.attack_interval);
+  if (address_trial_) address_trial_->start();
   run_until(start_ + scenario_.span, [this] { return workload_.is_done() && world_.now() >= start_ + scenario_.span; });
   workload_.stop();
   if (member_trial_) member_trial_->stop();
@@ -421,6 +426,7 @@ Report Simulation::run() {
   }
   if (recovery_) recovery_->check_end();
   if (lapse_) lapse_->check_end();
+  if (address_trial_) address_trial_->check_end();
 
   if (attacker_) replay_conversation(settle);
   workload_.check_end();
@@ -443,6 +449,11 @@ Report Simulation::report() {
   report.network = world_.network.counts();
   report.stalls = stalls_;
   report.crashes = crashes_;
+  if (address_trial_) {
+    report.rebindings = address_trial_->changes();
+    report.copies = address_trial_->copies();
+    report.longest_search = address_trial_->longest_search();
+  }
   for (const auto& hostile : hostile_) report.hostile += hostile->totals();
   if (service_) report.served = service_->totals();
   for (const auto& host : hosts_) {
@@ -474,6 +485,10 @@ std::string Report::summary() const {
                     hostile.opened, hostile.outside + hostile.foreign + hostile.stale, served.taken, served.unopened);
     const double starving = static_cast<double>(served.longest_starving.count()) * 1e-9;
     line += fmt::format(", honest senders without memory for {:.3f} s", starving);
+  }
+  if (rebindings + copies != 0) {
+    line += fmt::format(", {} changes of address, {} paths moved, {} copies, found again within {:.1f} ms", rebindings,
+                        engines.addresses_changed, copies, static_cast<double>(longest_search.count()) * 1e-6);
   }
   line += fmt::format("; {} datagrams, {} lost, {:.3f} virtual s, {} events, {} violations, hash {:016x}", network.sent,
                       network.sent - std::min(network.sent, network.delivered), virtual_seconds, events,

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "sim/address_trial.h"
 #include "sim/attacker.h"
 #include "sim/checker.h"
 #include "sim/host.h"
@@ -42,6 +43,9 @@ struct Report {
   std::uint64_t evicted = 0;      // credentials that had to make room
   std::uint64_t stalls = 0;       // processes that stood still for a while
   std::uint64_t crashes = 0;      // of processes
+  std::uint64_t rebindings = 0;   // changes of callers' addresses
+  std::uint64_t copies = 0;       // of datagrams, sent by somebody else
+  Duration longest_search{0};     // see AddressTrial
   HostileSender::Totals hostile;  // what hostile senders did
   HostileService::Totals served;  // what those whom they called found in it
   std::vector<std::string> violations;
@@ -98,7 +102,8 @@ class Simulation {
   std::unique_ptr<Attacker> attacker_;
   std::unique_ptr<Recovery> recovery_;
   std::unique_ptr<Lapse> lapse_;
-  std::uint64_t datagrams_ = 0;  // that reached the switch, if anything depends on it
+  std::unique_ptr<AddressTrial> address_trial_;  // if there is one
+  std::uint64_t datagrams_ = 0;                  // that reached the switch, if anything depends on it
   std::uint64_t stalls_ = 0;
   std::uint64_t crashes_ = 0;
   Random revocations_;

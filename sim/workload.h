@@ -71,6 +71,9 @@ enum class Sabotage : std::uint8_t {
   forgets_ends,
   // Of a server.
   forgets_members,
+  // Of callees whose callers' addresses change.
+  moves_at_once,
+  never_moves,
 };
 
 // One per run. Lives longer than the hosts.
