@@ -1,6 +1,6 @@
 // Core: the inside of an engine. One verb per file: handshake.cc, receive.cc, losses.cc, pack.cc, call.cc (callers),
 // serve.cc and answer.cc (callees), write.cc, slices.cc, arrive.cc and grants.cc (large messages), clock.cc (timers,
-// liveness, ends of paths).
+// liveness, ends of paths), evict.cc (paths that are closed for others).
 #pragma once
 
 #include <array>
@@ -438,9 +438,12 @@ struct Core : Bounds {
   }
   void send_close(Path& path, wire::CloseReason reason, Instant now);
   bool say_farewell_again(std::uint32_t path, std::size_t bytes, Instant now);
-  // Closes an idle path that others made. False if there is none.
+  void close(Instant now);
+
+  // ---- evict.cc: closes an idle path that others made; false if there is none ----
   bool evict_for_path(Member* of, Instant now);  // of this member, if that is not null
   bool evict_for_credit(const Path& blocked, std::uint8_t level, Instant now);
+  std::uint64_t parts_in_line(const Path& but, std::uint8_t level);
   template <class IsBetter>
   bool evict_idle_path(Instant& last, Instant now, IsBetter&& is_better);
 
@@ -467,7 +470,6 @@ struct Core : Bounds {
     if (member.large != nullptr) grants.close(*member.large);
     members.forget(member);
   }
-  void close(Instant now);
 
   Path* find_path(std::uint32_t id) {
     Path* path = paths.at(path_numbers.index_of(id));

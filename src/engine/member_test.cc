@@ -45,6 +45,13 @@ class MemberQuota : public ::testing::Test {
     net.call_peer(from, identities.connect(net, from, to), *calls.back(), method, std::string(bytes, 'x'), kForEver);
     return *calls.back();
   }
+  Path* path_from(int host, int server) {
+    Path* found = nullptr;
+    net.core(server).paths.for_each([&](Path& path) {
+      if (!path.initiator && path.remote == net.address(host)) found = &path;
+    });
+    return found;
+  }
   Member* member(int host, std::uint64_t certificate) {
     return net.core(host).members.find(member_of_certificate(certificate));
   }
@@ -163,6 +170,85 @@ TEST_F(MemberQuota, AMemberThatConnectsAgainHasNoMoreThanBefore) {
   net.run_for(std::chrono::milliseconds(20));
   EXPECT_EQ(member(server, kHostile), nullptr) << "nothing of it is left";
   EXPECT_EQ(net.core(server).ledger.promised(), 0u);
+}
+
+// Whoever waits makes no call. When its turn has come it needs a round trip to make use of it, and may not be taken for
+// idle until then.
+TEST_F(MemberQuota, APathWhoseTurnHasComeIsNotClosedForTheNextInLine) {
+  EngineConfig config = testing::test_config(true, 999);
+  config.receive_buffer_bytes = kSmallSocket;
+  const int server = add_server(config);
+  for (const std::uint64_t certificate : {kHostile, kHonest}) {
+    const int caller = add_caller(certificate);
+    for (int i = 0; i < 2; ++i) call(caller, server, "hold", 16'000);
+    net.run_for(std::chrono::milliseconds(10));
+  }
+  ASSERT_EQ(held.size(), 4u) << "there is no room for more";
+  const int first = add_caller(kHonest + 1), second = add_caller(kHonest + 2);
+  call(first, server, "hold", 16'000);
+  net.run_for(std::chrono::milliseconds(1));
+  call(second, server, "hold", 16'000);
+  net.run_for(std::chrono::milliseconds(100));
+  const Path* const served = path_from(first, server);
+  ASSERT_NE(served, nullptr);
+  const std::uint64_t serial = served->serial;
+  net.engine(server).reply(*held.back(), {}, {}, net.now);
+  held.clear();
+  ASSERT_GE(served->accounts.outermost().limit(), 16'064u) << "its turn has come";
+  net.core(server).on_blocked(*path_from(second, server), {.level = 0, .priority = 0, .needed = 16'064}, net.now);
+  net.run_for(std::chrono::milliseconds(1));
+  ASSERT_EQ(held.size(), 1u);
+  EXPECT_EQ(held.front()->path, path_from(first, server)->id);
+  EXPECT_EQ(path_from(first, server)->serial, serial) << "it had to connect again";
+}
+
+// Only what a member at its bound holds itself is in its way.
+TEST_F(MemberQuota, AMemberAtItsBoundHasNoPathOfAnotherClosed) {
+  EngineConfig config = testing::test_config(true, 999);
+  config.receive_buffer_bytes = kSmallSocket;
+  const int server = add_server(config);
+  const int idle = add_caller(kHonest);
+  for (int i = 0; i < 50; ++i) call(idle, server, "echo", 16'000);  // its window grows
+  net.run_for(std::chrono::milliseconds(10));
+  call(add_caller(kHonest), server, "hold", 8'000);
+  const int holding = add_caller(kHostile), complaining = add_caller(kHostile);
+  for (int i = 0; i < 2; ++i) call(holding, server, "hold", 16'000);
+  net.run_for(std::chrono::milliseconds(20));
+  call(complaining, server, "hold", 16'000);
+  net.run_for(std::chrono::milliseconds(1));
+  const token::CreditLedger& ledger = net.core(server).ledger;
+  ASSERT_GT(member(server, kHostile)->held(0) + 16'064, ledger.per_member(0));
+  ASSERT_GE(member(server, kHonest)->held(0), member(server, kHostile)->held(0));
+  ASSERT_TRUE(path_from(idle, server)->accounts.outermost().holds_unused());
+  for (int i = 0; i < 100; ++i) {
+    Path& path = *path_from(complaining, server);
+    net.core(server).on_blocked(path, {.level = 0, .needed = path.accounts[0].received() + 16'064}, net.now);
+    net.run_for(std::chrono::milliseconds(1));
+    ASSERT_NE(path_from(idle, server), nullptr) << "closed after " << i << " ms";
+  }
+}
+
+// Each of the honest ones keeps a part of a message from its first call. The hostile one takes what is left, and has its
+// request kept for ever.
+TEST_F(MemberQuota, MembersThatHoldPartsOfMessagesDoNotWaitForEachOther) {
+  EngineConfig config = testing::test_config(true, 999);
+  config.receive_buffer_bytes = kSmallSocket;
+  const int server = add_server(config);
+  std::vector<int> honest;
+  for (std::uint64_t i = 0; i < 10; ++i) honest.push_back(add_caller(kHonest + i));
+  for (const int host : honest) call(host, server, "echo", 100);
+  net.run_for(std::chrono::milliseconds(1));
+  const int hostile = add_caller(kHostile);
+  for (int i = 0; i < 4; ++i) call(hostile, server, "hold", 16'000);
+  net.run_for(std::chrono::milliseconds(1));
+  ASSERT_GE(held.size(), 1u);
+  std::vector<TestCall*> wanted;
+  for (const int host : honest) wanted.push_back(&call(host, server, "echo", 16'000));
+  net.run_for(std::chrono::seconds(1));
+  for (const TestCall* each : wanted) {
+    EXPECT_EQ(each->completions, 1);
+    EXPECT_FALSE(each->failed) << each->reply;
+  }
 }
 
 }  // namespace

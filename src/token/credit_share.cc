@@ -46,6 +46,12 @@ std::uint64_t CreditLedger::room_ahead(const Pool& pool, const CreditShare* shar
   return std::max(first, std::min((left - share->held_) / 2, bound - share->held_));
 }
 
+bool CreditLedger::is_clogged(std::uint8_t level, std::uint64_t parts) const {
+  const Pool& pool = pools_[level];
+  const std::uint64_t kept = pool.shares.empty() ? 0 : member_bound(pool);
+  return !pool.is_line_empty() && parts + kept + options_.largest_cost > pool.capacity;
+}
+
 // ---- the line ----
 
 void CreditLedger::wait(Pool& pool, CreditAccount& account) {
