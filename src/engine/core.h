@@ -442,8 +442,11 @@ struct Core : Bounds {
 
   // ---- evict.cc: closes an idle path that others made; false if there is none ----
   bool evict_for_path(Member* of, Instant now);  // of this member, if that is not null
-  bool evict_for_credit(const Path& blocked, std::uint8_t level, Instant now);
-  std::uint64_t parts_in_line(const Path& but, std::uint8_t level);
+  void evict_for_credit(Path& blocked, std::uint8_t level, Instant now);
+  template <class MayGo>
+  bool evict_holder(Instant& last, const Path& blocked, std::uint8_t level, bool is_clogged, Instant now,
+                    MayGo&& may_go);
+  std::uint64_t parts_in_line(const Path& but, std::uint8_t level, const Member* of);
   template <class IsBetter>
   bool evict_idle_path(Instant& last, Instant now, IsBetter&& is_better);
 

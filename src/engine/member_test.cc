@@ -228,6 +228,36 @@ TEST_F(MemberQuota, AMemberAtItsBoundHasNoPathOfAnotherClosed) {
   }
 }
 
+// A process has a path for each of its workers. Idle ones keep what they were promised, until others want it.
+TEST_F(MemberQuota, AMemberAtItsBoundHasItsOwnIdlePathsClosed) {
+  EngineConfig config = testing::test_config(true, 999);
+  config.receive_buffer_bytes = kSmallSocket;
+  const int server = add_server(config);
+  const int idle = add_caller(kHonest), wanting = add_caller(kHonest);
+  for (int i = 0; i < 50; ++i) call(idle, server, "echo", 16'000);
+  net.run_for(std::chrono::milliseconds(20));
+  call(wanting, server, "hold", 8'000);
+  net.run_for(std::chrono::milliseconds(20));
+  ASSERT_GT(member(server, kHonest)->held(0) + 16'064, net.core(server).ledger.per_member(0));
+  const TestCall& wanted = call(wanting, server, "echo", 16'000);
+  net.run_for(std::chrono::milliseconds(100));
+  EXPECT_EQ(wanted.completions, 1);
+}
+
+TEST_F(MemberQuota, PathsOfOneMemberThatHoldPartsOfMessagesDoNotWaitForEachOther) {
+  EngineConfig config = testing::test_config(true, 999);
+  config.receive_buffer_bytes = kSmallSocket;
+  const int server = add_server(config);
+  std::vector<int> hosts;
+  for (int i = 0; i < 10; ++i) hosts.push_back(add_caller(kHonest));
+  for (const int host : hosts) call(host, server, "echo", 100);
+  net.run_for(std::chrono::milliseconds(1));
+  std::vector<TestCall*> wanted;
+  for (const int host : hosts) wanted.push_back(&call(host, server, "echo", 16'000));
+  net.run_for(std::chrono::seconds(1));
+  for (const TestCall* each : wanted) EXPECT_EQ(each->completions, 1);
+}
+
 // Each of the honest ones keeps a part of a message from its first call. The hostile one takes what is left, and has its
 // request kept for ever.
 TEST_F(MemberQuota, MembersThatHoldPartsOfMessagesDoNotWaitForEachOther) {

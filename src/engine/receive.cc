@@ -364,7 +364,7 @@ void Core::on_blocked(Path& path, const wire::BlockedFrame& frame, Instant now) 
   ledger.on_blocked(account, frame.needed, frame.priority);
   if (account.limit() != limit) path.note_use(now);
   // Idle paths keep what they were promised. Closing one gives it back; its peer connects again when it has to.
-  if (ledger.starved(frame.level)) evict_for_credit(path, frame.level, now);
+  evict_for_credit(path, frame.level, now);
   announce_raised();
   account.announce_again();  // its view may be older than what we last told
   path.credit_levels_owed |= static_cast<std::uint8_t>(1u << frame.level);

@@ -81,9 +81,15 @@ class CreditLedger {
   std::uint64_t least_to_give_back(std::uint8_t level) const {
     return pools_[level].is_line_empty() ? pools_[level].aside.front()->held() : 0;
   }
-  // Some wait for room, and might do so for ever: accounts in line hold `parts` of messages, which they can use only
+  // The account waits because its member has its share: what the member gives back would help it.
+  bool waits_for_own(const CreditAccount& account) const {
+    return account.waiting_hook_.queued && account.share_ != nullptr && account.share_->is_aside();
+  }
+  // Some wait for room, and might do so for ever: accounts that wait hold `parts` of messages, which they can use only
   // with the rest, and one member may keep what it may have.
   bool is_clogged(std::uint8_t level, std::uint64_t parts) const;
+  // The same of a member that has its share: `parts` are of its accounts that wait.
+  bool is_clogged_by_own(std::uint8_t level, std::uint64_t parts) const;
   // The most that one member may hold of a level.
   std::uint64_t per_member(std::uint8_t level) const { return member_bound(pools_[level]); }
   std::uint64_t promised(std::uint8_t level = 0) const { return pools_[level].promised; }
