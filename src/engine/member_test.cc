@@ -244,14 +244,20 @@ TEST_F(MemberQuota, AMemberAtItsBoundHasItsOwnIdlePathsClosed) {
   EXPECT_EQ(wanted.completions, 1);
 }
 
+// Each was given credit for a call that it cancelled before it was sent, and wants more than that for the next.
 TEST_F(MemberQuota, PathsOfOneMemberThatHoldPartsOfMessagesDoNotWaitForEachOther) {
   EngineConfig config = testing::test_config(true, 999);
   config.receive_buffer_bytes = kSmallSocket;
   const int server = add_server(config);
   std::vector<int> hosts;
-  for (int i = 0; i < 10; ++i) hosts.push_back(add_caller(kHonest));
-  for (const int host : hosts) call(host, server, "echo", 100);
+  for (int i = 0; i < 8; ++i) hosts.push_back(add_caller(kHonest));
+  for (const int host : hosts) call(host, server, "echo", 10);
   net.run_for(std::chrono::milliseconds(1));
+  for (const int host : hosts) {
+    Path& path = *path_from(host, server);
+    net.core(server).on_blocked(path, {.level = 0, .needed = path.accounts[0].received() + 4'000}, net.now);
+  }
+  ASSERT_GT(member(server, kHonest)->held(0) + 16'064 - 4'000, net.core(server).ledger.per_member(0));
   std::vector<TestCall*> wanted;
   for (const int host : hosts) wanted.push_back(&call(host, server, "echo", 16'000));
   net.run_for(std::chrono::seconds(1));
