@@ -358,13 +358,20 @@ struct Core : Bounds {
   // A complete request: to its handler, or to wait for room for its answer.
   void admit(Path& path, IncomingTransfer& transfer) {
     const std::uint8_t level = level_of(transfer);
-    // Nobody overtakes those of its own path and level who wait, nor any for whom there may be room.
-    const bool in_line = requests_waiting != 0 &&
-                         (answer_lines[level].has_unseen() || (path.waiting != nullptr && !path.waiting->empty(level)));
-    if (in_line || !answers.take(level, path.accounts[level].answers())) [[unlikely]]
+    if ((requests_waiting != 0 && has_to_line_up(path, level)) || !answers.take(level, path.accounts[level].answers()))
+        [[unlikely]]
       return wait_for_answer_room(path, transfer);
     transfer.answer_room = static_cast<std::uint32_t>(answers.largest());
     queue_delivery(transfer);
+  }
+  // Nobody overtakes those of its own member and level who wait, nor any for whom there may be room.
+  bool has_to_line_up(Path& path, std::uint8_t level) {
+    const WaitingRequests* const waiting = waiting_of(path).get();
+    return answer_lines[level].has_unseen() || (waiting != nullptr && !waiting->empty(level));
+  }
+  static std::unique_ptr<WaitingRequests>& waiting_of(Path& path) {
+    Member* const member = path.member();
+    return member != nullptr ? member->waiting : path.waiting;
   }
   void wait_for_answer_room(Path& path, IncomingTransfer& transfer);
   void stop_waiting(Path& path, IncomingTransfer& transfer);

@@ -228,6 +228,59 @@ TEST_F(MemberQuota, AMemberAtItsBoundHasNoPathOfAnotherClosed) {
   }
 }
 
+// However many paths a member has requests waiting on, it is looked at once.
+TEST_F(MemberQuota, AMemberWithManyPathsDoesNotHoldUpTheRequestsOfOthersThatFindRoomForTheirAnswers) {
+  EngineConfig config = testing::test_config(true, 999);
+  config.limits.answer_bytes = token::AnswerRoom::least(answer_bytes_of(config.limits.inline_bytes + 2));
+  constexpr std::uint32_t kPaths = 40;
+  const int server = add_server(config);
+  Core& core = net.core(server);
+  for (std::uint32_t i = 0; i < kPaths; ++i) call(add_caller(kHostile), server, "hold", 100);
+  net.run_for(std::chrono::milliseconds(50));
+  ASSERT_EQ(core.requests_waiting, kPaths - 1);
+  ASSERT_FALSE(core.answers.is_full(0));
+  EXPECT_EQ(core.answer_lines[0].size(), 1u) << "one list for each member and priority";
+  core.answer_lines[0].forget_seen();  // as if room had been given back
+  const int honest = add_caller(kHonest);
+  const std::size_t waiting = core.requests_waiting;
+  const TestCall& wanted = call(honest, server, "echo", 100);
+  for (int i = 0; i < 10'000 && path_from(honest, server) == nullptr; ++i) net.run_for(std::chrono::microseconds(1));
+  net.run_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(wanted.completions, 1);
+  EXPECT_EQ(core.requests_waiting, waiting);
+}
+
+TEST_F(MemberQuota, TheLimitsSayWhatOneMemberMayHold) {
+  EngineConfig config = testing::test_config(true, 999);
+  config.receive_buffer_bytes = kSmallSocket;
+  config.limits.peers = 10;
+  const int server = add_server(config);
+  const std::string text = net.engine(server).describe_limits();
+  const auto has = [&](const std::string& line) { return ("\n" + text).find("\n" + line + "\n") != std::string::npos; };
+  const Core& core = net.core(server);
+  const auto bytes = [](std::uint64_t value) { return std::to_string(value); };
+  EXPECT_EQ(core.ledger.per_member(0), core.ledger.capacity() / 2);
+  EXPECT_TRUE(has("paths that one member may make: 5"));
+  EXPECT_TRUE(has("requests received and unanswered, one member, bytes: " + bytes(core.ledger.per_member(0))));
+  EXPECT_TRUE(has("nested requests received and unanswered, one member, each level, bytes: " +
+                  bytes(core.ledger.per_member(1))));
+  EXPECT_TRUE(has("answers due or not acknowledged, one member, bytes: " + bytes(core.answers.capacity() / 2)));
+  const auto& large = core.grants.bound(token::request_purse(0));
+  EXPECT_TRUE(has("large requests under way or held, one member, bytes: " + bytes(large.per_sender)));
+  EXPECT_LE(large.per_sender, large.total / 2);
+}
+
+TEST(SharedSecretMember, TheLimitsSayWhatOnePathMayHold) {
+  Net net(1);
+  EngineConfig config = testing::test_config(true, 999);
+  config.receive_buffer_bytes = kSmallSocket;
+  const int server = net.add(config);
+  const Core& core = net.core(server);
+  const std::string line = "one member, bytes: " + std::to_string(core.ledger.capacity()) + "\n";
+  EXPECT_NE(net.engine(server).describe_limits().find("requests received and unanswered, " + line), std::string::npos)
+      << "one path may have all of it";
+}
+
 // A process has a path for each of its workers. Idle ones keep what they were promised, until others want it.
 TEST_F(MemberQuota, AMemberAtItsBoundHasItsOwnIdlePathsClosed) {
   EngineConfig config = testing::test_config(true, 999);
@@ -264,8 +317,8 @@ TEST_F(MemberQuota, PathsOfOneMemberThatHoldPartsOfMessagesDoNotWaitForEachOther
   for (const TestCall* each : wanted) EXPECT_EQ(each->completions, 1);
 }
 
-// Each of the honest ones keeps a part of a message from its first call. The hostile one takes what is left, and has its
-// request kept for ever.
+// Each of the honest ones keeps a part of a message from its first call. The hostile one takes what is left, and has
+// its request kept for ever.
 TEST_F(MemberQuota, MembersThatHoldPartsOfMessagesDoNotWaitForEachOther) {
   EngineConfig config = testing::test_config(true, 999);
   config.receive_buffer_bytes = kSmallSocket;

@@ -186,7 +186,7 @@ struct Path {
   std::vector<IncomingSlot> incoming;
   SparseQueue<IncomingTransfer, &IncomingTransfer::hook> replies;
   token::CreditAccounts accounts;
-  std::unique_ptr<WaitingRequests> waiting;  // for room for their answers
+  std::unique_ptr<WaitingRequests> waiting;  // for room for their answers; without a member
   std::uint64_t last_incoming = 0;           // the highest generation that a request or cancellation named
   std::uint32_t incoming_live = 0;
   std::uint32_t replying = 0;  // of these, answered and not acknowledged

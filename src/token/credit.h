@@ -74,9 +74,7 @@ class CreditLedger {
   // Paths whose limit grew because others finished; the engine must look at their accounts.
   CreditAccount* take_raised();
   // Somebody waits whom it would help if others gave something back. Not a member that waits for its own bound.
-  bool starved(std::uint8_t level = 0) const {
-    return !pools_[level].is_line_empty() || !pools_[level].aside.empty();
-  }
+  bool starved(std::uint8_t level = 0) const { return !pools_[level].is_line_empty() || !pools_[level].aside.empty(); }
   // What a member must hold at least to give something back for those who wait.
   std::uint64_t least_to_give_back(std::uint8_t level) const {
     return pools_[level].is_line_empty() ? pools_[level].aside.front()->held() : 0;
