@@ -321,11 +321,9 @@ constexpr Named kScenarios[] = {
     {"large_restart", "large messages between processes that die", large_restart},
     {"large_hostile", "large messages, whose packets somebody on the wire sends again, bent", large_hostile},
     {"large_hostile_sender", "large messages, and members who know the keys and break the rules", large_hostile_sender},
-    // Only if they are named:
     {"members", "one member takes all it can, on many paths: others have their share, and a newcomer is served",
      members},
 };
-constexpr std::size_t kOnlyNamed = 1;
 
 constexpr auto kNames = [] {
   std::array<std::string_view, std::size(kScenarios)> names{};
@@ -335,8 +333,7 @@ constexpr auto kNames = [] {
 
 }  // namespace
 
-std::span<const std::string_view> scenario_names() { return std::span(kNames).first(kNames.size() - kOnlyNamed); }
-std::span<const std::string_view> other_scenario_names() { return std::span(kNames).last(kOnlyNamed); }
+std::span<const std::string_view> scenario_names() { return kNames; }
 
 std::string_view describe_scenario(std::string_view name) {
   const auto* found = std::ranges::find(kScenarios, name, &Named::name);

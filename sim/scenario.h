@@ -102,7 +102,6 @@ struct Scenario {
 inline constexpr Duration kLongestStall = std::chrono::seconds(5);
 
 std::span<const std::string_view> scenario_names();
-std::span<const std::string_view> other_scenario_names();   // that run only if they are named
 std::string_view describe_scenario(std::string_view name);  // what goes wrong in it; empty if there is no such
 // Nothing if there is no scenario of that name.
 std::optional<Scenario> make_scenario(std::string_view name, std::uint64_t seed);

@@ -73,11 +73,7 @@ void add_sim_command(CLI::App& app) {
     scenarios.append(says);
   };
   for (const std::string& name : names) describe(name, sim::describe_scenario(name));
-  scenarios.append("\nOnly if they are named; the last two take half a minute each:");
-  for (std::string_view name : sim::other_scenario_names()) {
-    describe(name, sim::describe_scenario(name));
-    names.emplace_back(name);
-  }
+  scenarios.append("\nOnly if they are named; each takes half a minute:");
   for (std::string_view name : sim::cold_scenario_names()) {
     describe(name, sim::describe_cold_scenario(name));
     names.emplace_back(name);

@@ -18,10 +18,11 @@ void Core::wait_for_answer_room(Path& path, IncomingTransfer& transfer) {
     transfer.delivery.request = kept->bytes();
     transfer.delivery.pin = kept;
   }
-  if (path.waiting == nullptr) path.waiting = std::make_unique<WaitingRequests>(path);
-  path.waiting->push_back(transfer, level);
+  std::unique_ptr<WaitingRequests>& waiting = waiting_of(path);
+  if (waiting == nullptr) waiting = std::make_unique<WaitingRequests>();
+  waiting->push_back(transfer, level);
   AnswerLine& line = answer_lines[level];
-  AnswerLine::List& list = path.waiting->list(level, transfer.priority);
+  AnswerLine::List& list = waiting->list(level, transfer.priority);
   if (!list.hook.queued) line.push_back(list, transfer.priority);
   if (line.has_unseen()) line.forget_seen();  // it may be one of those who find room
   transfer.state = State::waiting;
@@ -30,21 +31,22 @@ void Core::wait_for_answer_room(Path& path, IncomingTransfer& transfer) {
 
 void Core::stop_waiting(Path& path, IncomingTransfer& transfer) {
   const std::uint8_t level = level_of(transfer);
-  path.waiting->remove(transfer, level);
-  AnswerLine::List& list = path.waiting->list(level, transfer.priority);
+  WaitingRequests& waiting = *waiting_of(path);
+  waiting.remove(transfer, level);
+  AnswerLine::List& list = waiting.list(level, transfer.priority);
   if (list.first == nullptr) answer_lines[level].remove(list);
   --requests_waiting;
 }
 
-// By priority and then one request for each path in turn, as far as there is room. Handlers run in deliver(), not here.
+// By priority and then one request for each member in turn, as far as there is room. Handlers run in deliver(), not
+// here.
 void Core::serve_answer_line(std::uint8_t level) {
   AnswerLine& line = answer_lines[level];
   for (std::uint32_t step = 0; line.has_unseen() && step < AnswerLine::kStep; ++step) {
     if (answers.is_full(level)) return line.see_all();
-    AnswerLine::List& list = line.take_turn();
-    Path& path = list.owner->path();
+    IncomingTransfer& transfer = *line.take_turn().first;
+    Path& path = *find_path(transfer.path);  // requests do not wait any longer than their paths are there
     if (!answers.take(level, path.accounts[level].answers())) continue;
-    IncomingTransfer& transfer = *list.first;
     stop_waiting(path, transfer);
     line.charge(transfer.priority, answers.largest());
     transfer.answer_room = static_cast<std::uint32_t>(answers.largest());

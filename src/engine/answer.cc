@@ -27,10 +27,14 @@ void Core::give_credit(Path& path, std::uint8_t level, std::uint32_t cost) {
   announce_raised();
 }
 
-// Somebody else may have been waiting for what was freed.
+// Somebody else may have been waiting for what was freed. A path that waited could send no request: it is in use again
+// (L-5).
 void Core::announce_raised() {
   while (token::CreditAccount* account = ledger.take_raised()) {
-    if (Path* path = find_path(account->owner())) owe_credit(*path);
+    Path* const path = find_path(account->owner());
+    if (path == nullptr) continue;
+    path->note_use(events.now());
+    owe_credit(*path);
   }
 }
 
@@ -100,7 +104,7 @@ void Core::on_reply_acked(Path& path, const SentFrame& frame, Instant now) {
   IncomingTransfer& transfer = *slot.transfer;
   if (transfer.state != State::replying) return;
   path.heard_of_replies = now;
-  path.note_call(now);
+  path.note_use(now);
   if (transfer.opening_acked) return;  // a large one: its end is transfer_ack
   if (frame.length != transfer.bytes) [[unlikely]] {
     if (transfer.reassembly == nullptr) {

@@ -32,6 +32,8 @@ struct Bounds {
   static constexpr Duration kScheduleIdle = std::chrono::seconds(1);  // then an idle path drops its key schedules
   static constexpr Duration kShortestBlockedRepeat = std::chrono::milliseconds(5);
   static constexpr Duration kLongestBlockedRepeat = std::chrono::milliseconds(200);
+  static constexpr Duration kIdleBeforeEviction = std::chrono::milliseconds(10);  // no use of a path for so long
+  static constexpr Duration kEvictionInterval = std::chrono::milliseconds(1);     // between two paths that are closed
   static constexpr Duration kDrainedIdle = std::chrono::milliseconds(100);  // then a path that was replaced is closed
   static constexpr std::uint32_t kUnknownPathsPerMillisecond = 16;          // answered at most
   static constexpr std::uint32_t kMaxHellosPerCredential = 3;  // to an address that has not answered (identity mode)

@@ -335,45 +335,6 @@ bool Core::say_farewell_again(std::uint32_t path, std::size_t bytes, const Addre
   return true;
 }
 
-// Use is calls: who keeps a path busy with anything else holds it no longer than who is silent. What is in flight to
-// its peer does not matter either, for there is no transfer in it.
-template <class IsBetter>
-bool Core::evict_idle_path(Instant& last, Instant now, IsBetter&& is_better) {
-  if (now - last < std::chrono::milliseconds(1)) return false;
-  last = now;
-  Path* best = nullptr;
-  paths.for_each([&](Path& path) {
-    if (path.initiator || path.incoming_live != 0 || path.without_calls(now) <= std::chrono::milliseconds(10)) return;
-    if (is_better(path, best)) best = &path;
-  });
-  if (best == nullptr) return false;
-  send_close(*best, wire::CloseReason::idle, now);
-  end_path(*best, Code::peer_failed, "the peer closed", true, now, 0);
-  return true;
-}
-
-// Of the member that has the most paths, the one that has been idle longest.
-bool Core::evict_for_path(Member* of, Instant now) {
-  const auto paths_of = [](const Path& path) { return path.member() != nullptr ? path.member()->paths : 1; };
-  return evict_idle_path(of != nullptr ? of->last_eviction : last_eviction, now, [&](Path& path, const Path* best) {
-    if (of != nullptr && path.member() != of) return false;
-    if (best == nullptr || paths_of(path) > paths_of(*best)) return true;
-    return paths_of(path) == paths_of(*best) && path.without_calls(now) > best->without_calls(now);
-  });
-}
-
-// One that holds unused promise, of the member that holds most, and of none that holds less than that of the blocked
-// one.
-bool Core::evict_for_credit(const Path& blocked, std::uint8_t level, Instant now) {
-  const auto held_by = [&](const Path& path) { return path.member() != nullptr ? path.member()->held(level) : 0; };
-  return evict_idle_path(last_eviction, now, [&](Path& path, const Path* best) {
-    if (&path == &blocked || !path.accounts[0].holds_unused()) return false;  // closing it would give nothing back
-    if (path.member() != blocked.member() && held_by(path) < held_by(blocked)) return false;
-    if (best == nullptr || held_by(path) > held_by(*best)) return true;
-    return held_by(path) == held_by(*best) && path.without_calls(now) > best->without_calls(now);
-  });
-}
-
 void Core::close(Instant now) {
   if (closed || fork_guard.is_in_child()) return;
   closed = true;

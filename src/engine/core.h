@@ -1,6 +1,6 @@
 // Core: the inside of an engine. One verb per file: handshake.cc, receive.cc, losses.cc, pack.cc, call.cc (callers),
 // serve.cc and answer.cc (callees), write.cc, slices.cc, arrive.cc and grants.cc (large messages), clock.cc (timers,
-// liveness, ends of paths).
+// liveness, ends of paths), evict.cc (paths that are closed for others).
 #pragma once
 
 #include <array>
@@ -363,13 +363,20 @@ struct Core : Bounds {
   // A complete request: to its handler, or to wait for room for its answer.
   void admit(Path& path, IncomingTransfer& transfer) {
     const std::uint8_t level = level_of(transfer);
-    // Nobody overtakes those of its own path and level who wait, nor any for whom there may be room.
-    const bool in_line = requests_waiting != 0 &&
-                         (answer_lines[level].has_unseen() || (path.waiting != nullptr && !path.waiting->empty(level)));
-    if (in_line || !answers.take(level, path.accounts[level].answers())) [[unlikely]]
+    if ((requests_waiting != 0 && has_to_line_up(path, level)) || !answers.take(level, path.accounts[level].answers()))
+        [[unlikely]]
       return wait_for_answer_room(path, transfer);
     transfer.answer_room = static_cast<std::uint32_t>(answers.largest());
     queue_delivery(transfer);
+  }
+  // Nobody overtakes those of its own member and level who wait, nor any for whom there may be room.
+  bool has_to_line_up(Path& path, std::uint8_t level) {
+    const WaitingRequests* const waiting = waiting_of(path).get();
+    return answer_lines[level].has_unseen() || (waiting != nullptr && !waiting->empty(level));
+  }
+  static std::unique_ptr<WaitingRequests>& waiting_of(Path& path) {
+    Member* const member = path.member();
+    return member != nullptr ? member->waiting : path.waiting;
   }
   void wait_for_answer_room(Path& path, IncomingTransfer& transfer);
   void stop_waiting(Path& path, IncomingTransfer& transfer);
@@ -443,9 +450,15 @@ struct Core : Bounds {
   }
   void send_close(Path& path, wire::CloseReason reason, Instant now);
   bool say_farewell_again(std::uint32_t path, std::size_t bytes, const Address& from, Instant now);
-  // Closes an idle path that others made. False if there is none.
+  void close(Instant now);
+
+  // ---- evict.cc: closes an idle path that others made; false if there is none ----
   bool evict_for_path(Member* of, Instant now);  // of this member, if that is not null
-  bool evict_for_credit(const Path& blocked, std::uint8_t level, Instant now);
+  void evict_for_credit(Path& blocked, std::uint8_t level, Instant now);
+  template <class MayGo>
+  bool evict_holder(Instant& last, const Path& blocked, std::uint8_t level, bool is_clogged, Instant now,
+                    MayGo&& may_go);
+  std::uint64_t parts_in_line(const Path& but, std::uint8_t level, const Member* of);
   template <class IsBetter>
   bool evict_idle_path(Instant& last, Instant now, IsBetter&& is_better);
 
@@ -472,7 +485,6 @@ struct Core : Bounds {
     if (member.large != nullptr) grants.close(*member.large);
     members.forget(member);
   }
-  void close(Instant now);
 
   Path* find_path(std::uint32_t id) {
     Path* path = paths.at(path_numbers.index_of(id));

@@ -218,6 +218,17 @@ TEST_P(CreditFlow, IdlePathsGiveWayToTheBlocked) {
   expect_all_succeeded();
 }
 
+// Each keeps a part of a message from its first call, and wants a whole one at the same moment as the others. If each
+// waited for the rest and kept its part, all would wait for ever.
+TEST_P(CreditFlow, CallersThatHoldPartsOfMessagesDoNotWaitForEachOther) {
+  start(16, config(65'792));
+  for (const int host : hosts) submit(host, "echo", 100);
+  ASSERT_TRUE(net.run_until([&] { return all_done(); }));
+  for (const int host : hosts) submit(host, "echo", 16'000, std::chrono::seconds(20));
+  ASSERT_TRUE(net.run_until([&] { return all_done(); }));
+  expect_all_succeeded();
+}
+
 // More callers than paths: each newcomer closes somebody's idle path, often while a call is on its way to it. Such a
 // call surely did not run, so it goes back to the queue and out again on a new path.
 TEST_P(CreditFlow, CallsOfAClosedIdlePathAreSentAgainAndRunOnce) {

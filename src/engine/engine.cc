@@ -195,14 +195,19 @@ std::string Engine::describe_limits() const {
     text.append(what).append(": ").append(std::to_string(value)).append("\n");
   };
   line("largest inline message, bytes", core.config.limits.inline_bytes);
+  // Without members each path is one (docs/protocol.md, rule C-11), and only the bounds of a path hold.
+  const auto credit_of_one = [&](std::uint8_t level) {
+    if (core.has_identity()) return core.ledger.per_member(level);
+    return level == 0 ? ledger.per_path : core.ledger.nested_per_path();
+  };
   line("outstanding calls per path", core.config.limits.calls_per_peer);
   line("queued calls", core.config.limits.queued_calls);
   line("peers", core.config.limits.peers);
   line("paths that one member may make", core.most_paths_of_a_member());
   line("requests received and unanswered, all peers, bytes", ledger.capacity);
-  line("requests received and unanswered, one member, bytes", core.ledger.per_member(0));
+  line("requests received and unanswered, one member, bytes", credit_of_one(0));
   line("nested requests received and unanswered, all peers, each level, bytes", core.ledger.nested_capacity());
-  line("nested requests received and unanswered, one member, each level, bytes", core.ledger.per_member(1));
+  line("nested requests received and unanswered, one member, each level, bytes", credit_of_one(1));
   line("answers due or not acknowledged, all peers, bytes", core.answers.capacity());
   line("answers due or not acknowledged, one member, bytes", core.answers.capacity() / 2);
   line("room reserved for replies, bytes", core.config.limits.reply_bytes);

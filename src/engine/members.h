@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/time.h"
+#include "engine/waiting_requests.h"
 #include "token/credit_share.h"
 #include "token/grant_ledger.h"
 
@@ -41,6 +42,7 @@ struct Member : token::CreditMember {
   std::uint32_t paths = 0;                      // that the member has made
   Instant last_eviction{};                      // of one of these, to make room for another
   std::unique_ptr<token::SenderAccount> large;  // memory of large messages that it sends; open
+  std::unique_ptr<WaitingRequests> waiting;     // requests of its paths, for room for their answers
 
   bool is_unused() const {
     return references == 0 && CreditMember::is_unused() &&

@@ -135,12 +135,12 @@ struct Path {
   Address remote;
   crypto::Incarnation remote_incarnation{};
   CredentialId credential{};  // initiator: that it was made with
-  // Responder: when the last request came, or word of a reply; before that, when the path was made. In units of 2^20
-  // ns.
-  std::uint32_t last_call = 0;
-  void note_call(Instant now) { last_call = static_cast<std::uint32_t>(now.ns >> 20); }
-  Duration without_calls(Instant now) const {
-    return Duration(std::int64_t{static_cast<std::uint32_t>(now.ns >> 20) - last_call} << 20);
+  // Responder: when the last request came, or word of a reply, or when the path was given credit that it had asked for;
+  // before that, when the path was made. In units of 2^20 ns.
+  std::uint32_t last_use = 0;
+  void note_use(Instant now) { last_use = static_cast<std::uint32_t>(now.ns >> 20); }
+  Duration unused_for(Instant now) const {
+    return Duration(std::int64_t{static_cast<std::uint32_t>(now.ns >> 20) - last_use} << 20);
   }
 
   // ---- sealing and opening ----
@@ -186,7 +186,7 @@ struct Path {
   std::vector<IncomingSlot> incoming;
   SparseQueue<IncomingTransfer, &IncomingTransfer::hook> replies;
   token::CreditAccounts accounts;
-  std::unique_ptr<WaitingRequests> waiting;  // for room for their answers
+  std::unique_ptr<WaitingRequests> waiting;  // for room for their answers; without a member
   std::uint64_t last_incoming = 0;           // the highest generation that a request or cancellation named
   std::uint32_t incoming_live = 0;
   std::uint32_t replying = 0;  // of these, answered and not acknowledged

@@ -361,9 +361,11 @@ void Core::on_path_frame(Path& path, const wire::PathFrame& frame) {
 
 void Core::on_blocked(Path& path, const wire::BlockedFrame& frame, Instant now) {
   token::CreditAccount& account = path.accounts[frame.level];
+  const std::uint64_t limit = account.limit();
   ledger.on_blocked(account, frame.needed, frame.priority);
+  if (account.limit() != limit) path.note_use(now);
   // Idle paths keep what they were promised. Closing one gives it back; its peer connects again when it has to.
-  if (ledger.starved()) evict_for_credit(path, frame.level, now);
+  evict_for_credit(path, frame.level, now);
   announce_raised();
   account.announce_again();  // its view may be older than what we last told
   path.credit_levels_owed |= static_cast<std::uint8_t>(1u << frame.level);

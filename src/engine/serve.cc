@@ -110,7 +110,7 @@ Core::Verdict Core::on_request(Path& path, const wire::RequestFrame& frame, deta
   IncomingTransfer* transfer = incoming.acquire();
   slot->generation = part.id.generation;
   path.last_incoming = std::max(path.last_incoming, part.id.generation);
-  path.note_call(now);
+  path.note_use(now);
   slot->transfer = transfer;
   ++path.incoming_live;
   ++events.counters.requests_received;

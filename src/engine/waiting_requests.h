@@ -1,6 +1,7 @@
-// WaitingRequests: the requests of one path that are complete and wait for room for their answers (docs/protocol.md,
-// rule C-10), by level and priority. AnswerLine: all of these of one level, weighted by priority; among requests of one
-// priority the paths take turns.
+// WaitingRequests: the requests of one member that are complete and wait for room for their answers (docs/protocol.md,
+// rule C-10), by level and priority; without members those of one path. AnswerLine: all of these of one level, weighted
+// by priority; among requests of one priority the members take turns. One that has its share is looked at once for each
+// priority, however many paths it has.
 #pragma once
 
 #include <array>
@@ -13,8 +14,6 @@
 
 namespace weir::engine {
 
-struct Path;
-
 // What an answer takes beyond its transfer's record.
 inline std::uint32_t answer_bytes_of(std::size_t message_bytes) {
   if (message_bytes <= transfer::IncomingTransfer::kInlineBytes) return 0;
@@ -24,27 +23,21 @@ inline std::uint32_t answer_bytes_of(std::size_t message_bytes) {
   return static_cast<std::uint32_t>(transfer::BlockPool::kMaxBlockBytes + transfer::Block::kHeaderBytes);
 }
 
-// Made for a path when the first of its requests has to wait. Links transfers by the hook that queues their replies
+// Made when the first request has to wait. Links transfers by the hook that queues their replies
 // later, and owns none.
 class WaitingRequests {
  public:
   // Those of one level and priority, oldest first.
   struct List {
-    WaitingRequests* owner = nullptr;
     transfer::IncomingTransfer* first = nullptr;
     transfer::IncomingTransfer* last = nullptr;
     schedule::QueueHook<List> hook;  // in the line of its level, as long as there are some
   };
 
-  explicit WaitingRequests(Path& path) : path_(path) {
-    for (auto& level : lists_) {
-      for (List& list : level) list.owner = this;
-    }
-  }
+  WaitingRequests() = default;
   WaitingRequests(const WaitingRequests&) = delete;
   WaitingRequests& operator=(const WaitingRequests&) = delete;
 
-  Path& path() { return path_; }
   bool empty(std::uint8_t level) const { return count_[level] == 0; }
   List& list(std::uint8_t level, unsigned priority) { return lists_[level][priority]; }
 
@@ -64,7 +57,6 @@ class WaitingRequests {
   }
 
  private:
-  Path& path_;
   std::array<std::uint32_t, token::kLevels> count_{};
   std::array<std::array<List, schedule::kPriorityLevels>, token::kLevels> lists_;
 };

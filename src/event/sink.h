@@ -15,6 +15,7 @@ class Sink {
       : subscriber_(subscriber), worker_(worker), transfers_(subscriber != nullptr && subscriber->wants_transfers()) {}
 
   void set_now(Instant now) { now_ = now; }
+  Instant now() const { return now_; }
   Meta meta() const { return {.time_ns = now_.ns, .worker = worker_}; }
   bool wants_transfers() const { return transfers_; }
 

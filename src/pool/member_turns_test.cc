@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/members.h"
+#include "pool/places.h"
 
 namespace weir::pool {
 namespace {
@@ -377,6 +378,21 @@ TEST(MemberTurns, RandomUseLosesNothing) {
   while (IncomingRecord* const record = turns.take_any()) ASSERT_EQ(queued.erase(record), 1u);
   EXPECT_TRUE(queued.empty());
   EXPECT_EQ(turns.ready(), 0u);
+}
+
+// With more than 64 workers, gates share bits. One whose worker stands still is told of the same member again and
+// again.
+TEST(Places, HoldEachMemberOnce) {
+  Places places;
+  for (int i = 0; i < 1'000; ++i) {
+    places.free(7);
+    places.free(9);
+  }
+  std::vector<std::uint64_t> members;
+  places.take_freed(members);
+  EXPECT_EQ(members, (std::vector<std::uint64_t>{7, 9}));
+  EXPECT_TRUE(places.were_freed());
+  EXPECT_FALSE(places.were_freed());
 }
 
 }  // namespace

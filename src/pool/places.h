@@ -1,6 +1,7 @@
 // Places: what a post knows of the executor's queue. A request whose member has no place there waits at its worker.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <vector>
@@ -14,7 +15,8 @@ class Places {
 
   // Requests of that member wait at the worker, and have places again. The worker is to be woken.
   void free(std::uint64_t member) {
-    freed_.push_back(member);
+    // A gate that shares its bit with another is told once more whenever the other has asked again.
+    if (std::ranges::find(freed_, member) == freed_.end()) freed_.push_back(member);
     are_free_.store(true, std::memory_order_relaxed);  // whoever sets it rings the worker's doorbell, which orders it
   }
   // Adds them to `members`.
@@ -29,7 +31,7 @@ class Places {
   }
 
  private:
-  std::vector<std::uint64_t> freed_;  // each member once: it asks again after it was told
+  std::vector<std::uint64_t> freed_;  // each member once
   std::atomic<bool> are_free_{false};
 };
 

@@ -141,7 +141,6 @@ void CreditLedger::finish_closed(std::uint8_t level, std::uint64_t cost, CreditM
 void CreditLedger::on_blocked(CreditAccount& account, std::uint64_t needed, std::uint8_t priority) {
   account.blocked_ = true;
   if (!account.open_) return;
-  complained_ = account.level_;
   const std::uint64_t bound = bound_of(account);
   // A complaint often crosses the announcement that answers it, so `needed` below our limit still tells that the window
   // is what holds the sender back. It doubles at most once for each half window that arrived.

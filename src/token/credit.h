@@ -73,9 +73,21 @@ class CreditLedger {
 
   // Paths whose limit grew because others finished; the engine must look at their accounts.
   CreditAccount* take_raised();
-  // Somebody waits in the pool of whoever complained last.
-  bool starved() const { return starved(complained_); }
-  bool starved(std::uint8_t level) const { return pools_[level].somebody_waits(); }
+  // Somebody waits whom it would help if others gave something back. Not a member that waits for its own bound.
+  bool starved(std::uint8_t level = 0) const { return !pools_[level].is_line_empty() || !pools_[level].aside.empty(); }
+  // What a member must hold at least to give something back for those who wait.
+  std::uint64_t least_to_give_back(std::uint8_t level) const {
+    return pools_[level].is_line_empty() ? pools_[level].aside.front()->held() : 0;
+  }
+  // The account waits because its member has its share: what the member gives back would help it.
+  bool waits_for_own(const CreditAccount& account) const {
+    return account.waiting_hook_.queued && account.share_ != nullptr && account.share_->is_aside();
+  }
+  // Some wait for room, and might do so for ever: accounts that wait hold `parts` of messages, which they can use only
+  // with the rest, and one member may keep what it may have.
+  bool is_clogged(std::uint8_t level, std::uint64_t parts) const;
+  // The same of a member that has its share: `parts` are of its accounts that wait.
+  bool is_clogged_by_own(std::uint8_t level, std::uint64_t parts) const;
   // The most that one member may hold of a level.
   std::uint64_t per_member(std::uint8_t level) const { return member_bound(pools_[level]); }
   std::uint64_t promised(std::uint8_t level = 0) const { return pools_[level].promised; }
@@ -150,8 +162,7 @@ class CreditLedger {
 
   Options options_;
   std::array<Pool, kLevels> pools_;
-  std::uint64_t callers_ = 0;    // members with paths that they made, and such paths of nobody
-  std::uint8_t complained_ = 0;  // the level of the last complaint
+  std::uint64_t callers_ = 0;  // members with paths that they made, and such paths of nobody
   CreditAccount* raised_ = nullptr;
 };
 
@@ -174,6 +185,7 @@ class CreditAccounts {
       open_nested();
     return (*nested_)[level - 1];
   }
+  const CreditAccount& outermost() const { return outermost_; }
   CreditMember* member() const { return outermost_.member(); }
   // Levels below this number have been used.
   std::size_t in_use() const { return nested_ == nullptr ? 1 : kLevels; }

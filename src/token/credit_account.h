@@ -100,6 +100,8 @@ class CreditAccount {
   // Promised and not used, and not in line for more: closing the path would give it back. Of the outermost account,
   // with the nested ones of its path.
   bool holds_unused() const;
+  // Promised, not used, and too little for what the account is in line for.
+  std::uint64_t part_in_line() const { return open_ && waiting_hook_.queued ? limit_ - received_ : 0; }
   bool should_announce() const {
     return limit_ > announced_ && (blocked_ || limit_ - announced_ >= quantum());  // a cold sender may know of more
   }

@@ -46,6 +46,19 @@ std::uint64_t CreditLedger::room_ahead(const Pool& pool, const CreditShare* shar
   return std::max(first, std::min((left - share->held_) / 2, bound - share->held_));
 }
 
+bool CreditLedger::is_clogged(std::uint8_t level, std::uint64_t parts) const {
+  const Pool& pool = pools_[level];
+  const std::uint64_t kept = pool.shares.empty() ? 0 : member_bound(pool);
+  return !pool.is_line_empty() && parts + kept + options_.largest_cost > pool.capacity;
+}
+
+// Beside one that keeps its half the member is entitled to more while it holds less than half of the rest.
+bool CreditLedger::is_clogged_by_own(std::uint8_t level, std::uint64_t parts) const {
+  const Pool& pool = pools_[level];
+  const std::uint64_t bound = member_bound(pool);
+  return parts + options_.largest_cost > bound || 2 * parts >= pool.capacity - bound;
+}
+
 // ---- the line ----
 
 void CreditLedger::wait(Pool& pool, CreditAccount& account) {
@@ -115,7 +128,7 @@ void CreditLedger::set_aside(Pool& pool, CreditShare& share) {
 // A share holds less now. If it is aside, it may soon go back in line: behind those that hold less, and behind those
 // that hold as much and are aside for longer, so that what is left of the pool goes round.
 void CreditLedger::look_again(Pool& pool, CreditShare& share) {
-  if (share.place_ == CreditShare::Place::aside || share.place_ == CreditShare::Place::at_bound) set_aside(pool, share);
+  if (share.is_aside()) set_aside(pool, share);
 }
 
 // Half of the bytes are given by weight of priority, and among equals to whoever waits longest; the other half to the

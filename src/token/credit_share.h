@@ -46,6 +46,7 @@ class CreditShare {
     at_bound  // the same, and only the former helps
   };
   bool waits() const { return line_ != nullptr && !line_->empty(); }
+  bool is_aside() const { return place_ == Place::aside || place_ == Place::at_bound; }
 
   CreditMember* member_ = nullptr;
   std::uint64_t held_ = 0;

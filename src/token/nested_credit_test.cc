@@ -109,7 +109,7 @@ TEST_P(NestedCredit, WhatIsNotThereAnyMoreIsNotNowTakenAndNoViolation) {
   EXPECT_EQ(cold.on_received(2 * kLargest + 1), CreditAccount::Receipt::violation);
   ledger.on_blocked(cold, kLargest);
   EXPECT_EQ(cold.on_received(kLargest), CreditAccount::Receipt::no_room);
-  EXPECT_TRUE(ledger.starved());
+  EXPECT_TRUE(ledger.starved(level()));
   ledger.finish(hog, kLargest);
   EXPECT_EQ(ledger.take_raised(), &cold);
   EXPECT_EQ(cold.on_received(kLargest), kTaken);
