@@ -166,14 +166,13 @@ void CreditLedger::on_blocked(CreditAccount& account, std::uint64_t needed, std:
 // Gives the account what it needs and then a full window; or puts it in line if others are waiting or there is not
 // enough. One that is at its bound per path is not in line: only its own answers make room, and they come by here.
 void CreditLedger::settle(Pool& pool, CreditAccount& account) {
-  if (pool.somebody_waits() || (wants(account, bound_of(account)) && !give(pool, account))) [[unlikely]]
+  if (pool.somebody_waits() || (wants(account) && !give(pool, account))) [[unlikely]]
     return settle_in_line(pool, account);
   raise(pool, account);
 }
 
 void CreditLedger::settle_in_line(Pool& pool, CreditAccount& account) {
-  if (wants(account, bound_of(account)) && !account.waiting_hook_.queued && !account.for_callbacks_)
-    wait(pool, account);
+  if (wants(account) && !account.waiting_hook_.queued && !account.for_callbacks_) wait(pool, account);
   if (account.share_ != nullptr) look_again(pool, *account.share_);
   serve_waiting(pool);
   // Members that are aside are not kept waiting by this: it leaves them what they would have had.

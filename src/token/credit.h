@@ -73,6 +73,7 @@ class CreditLedger {
 
   // Paths whose limit grew because others finished; the engine must look at their accounts.
   CreditAccount* take_raised();
+  bool has_raised() const { return raised_ != nullptr; }
   // Somebody waits in the pool of whoever complained last.
   bool starved() const { return starved(complained_); }
   bool starved(std::uint8_t level) const { return pools_[level].somebody_waits(); }
@@ -88,8 +89,9 @@ class CreditLedger {
   struct alignas(64) Pool {
     std::uint64_t capacity = 0;
     std::uint64_t per_path = 0;
-    std::uint64_t headroom = 0;  // only for what a request needs at once, never for windows; level 0 has none
-    std::uint64_t promised = 0;  // sum of limit - finished
+    std::uint64_t headroom = 0;         // only for what a request needs at once, never for windows; level 0 has none
+    std::uint64_t promised = 0;         // sum of limit - finished
+    std::uint32_t waiting_members = 0;  // in line or not
     // Who waits. Bytes given to one are charged to its priority: a path that always names the most urgent one shares
     // what that level gets with the others who do, message by message.
     schedule::WeightedQueue<CreditAccount, &CreditAccount::waiting_hook_> line;
@@ -98,7 +100,6 @@ class CreditLedger {
     schedule::TurnQueue<CreditShare, &CreditShare::turn_> turns;
     schedule::HalfAndHalf halves;
     schedule::KeyHeap<CreditShare, &CreditShare::aside_> aside;
-    std::uint32_t waiting_members = 0;  // in line or not
 
     bool somebody_waits() const { return !line.empty() || waiting_members != 0; }
     bool is_line_empty() const { return line.empty() && shares.empty(); }
@@ -109,8 +110,8 @@ class CreditLedger {
   std::uint64_t bound_of(const CreditAccount& account) const;
   std::uint64_t share(std::uint64_t free_bytes) const;
   std::uint64_t nested_claim() const;
-  static bool wants(const CreditAccount& account, std::uint64_t bound) {
-    return account.needed_ > account.limit_ && account.needed_ - account.finished_ <= bound;
+  bool wants(const CreditAccount& account) const {
+    return account.needed_ > account.limit_ && account.needed_ - account.finished_ <= bound_of(account);
   }
   static std::uint64_t missing(const CreditAccount& account) {
     return account.needed_ > account.limit_ ? account.needed_ - account.limit_ : 0;
@@ -138,7 +139,10 @@ class CreditLedger {
   }
   void join(CreditAccount& account, CreditMember* member);
   Entitlement entitlement(const Pool& pool, const CreditShare& share, std::uint64_t bytes) const;
-  std::uint64_t room_ahead(const Pool& pool, const CreditShare* share) const;
+  std::uint64_t room_ahead(const Pool& pool, const CreditShare* share) const {
+    return share == nullptr ? pool.free_bytes() : room_ahead(pool, *share);
+  }
+  std::uint64_t room_ahead(const Pool& pool, const CreditShare& share) const;
   void wait(Pool& pool, CreditAccount& account);
   void stop_waiting(Pool& pool, CreditAccount& account);
   void change_priority(Pool& pool, CreditAccount& account);
@@ -149,10 +153,10 @@ class CreditLedger {
   void serve_members(Pool& pool);
 
   Options options_;
-  std::array<Pool, kLevels> pools_;
   std::uint64_t callers_ = 0;    // members with paths that they made, and such paths of nobody
   std::uint8_t complained_ = 0;  // the level of the last complaint
   CreditAccount* raised_ = nullptr;
+  std::array<Pool, kLevels> pools_;
 };
 
 // The accounts of one path, by level. Those of nested levels take memory once they are used: most paths never nest.

@@ -34,16 +34,15 @@ CreditLedger::Entitlement CreditLedger::entitlement(const Pool& pool, const Cred
 
 // What a share may grow by ahead of need: it leaves room for one message of somebody else, and, beyond one message of
 // its own, as much again as it then holds.
-std::uint64_t CreditLedger::room_ahead(const Pool& pool, const CreditShare* share) const {
+std::uint64_t CreditLedger::room_ahead(const Pool& pool, const CreditShare& share) const {
   const std::uint64_t free_bytes = pool.free_bytes();
-  if (share == nullptr) return free_bytes;
   const std::uint64_t largest = options_.largest_cost;
   if (free_bytes <= largest) return 0;
   const std::uint64_t left = free_bytes - largest;
-  const std::uint64_t first = share->held_ < largest ? std::min(largest - share->held_, left) : 0;
+  const std::uint64_t first = share.held_ < largest ? std::min(largest - share.held_, left) : 0;
   const std::uint64_t bound = member_bound(pool);
-  if (share->held_ >= bound || share->held_ >= left) return first;
-  return std::max(first, std::min((left - share->held_) / 2, bound - share->held_));
+  if (share.held_ >= bound || share.held_ >= left) return first;
+  return std::max(first, std::min((left - share.held_) / 2, bound - share.held_));
 }
 
 // ---- the line ----
