@@ -38,12 +38,15 @@ std::uint64_t CreditLedger::bound_nested(std::uint64_t capacity, std::uint64_t a
     pools_[level].per_path =
         std::min(capacity, std::max(2 * options_.largest_cost, std::min(options_.per_path, capacity) / 8));
   }
+  for (Pool& pool : pools_) {
+    pool.member_bound = std::max(options_.largest_cost, std::min(pool.capacity / 2, pool.per_path));
+  }
   return capacity;
 }
 
 std::uint64_t CreditLedger::bound_of(const CreditAccount& account) const {
   const Pool& pool = pools_[account.level_];
-  const std::uint64_t per_path = account.share_ != nullptr ? member_bound(pool) : pool.per_path;
+  const std::uint64_t per_path = account.share_ != nullptr ? pool.member_bound : pool.per_path;
   return account.for_callbacks_ ? std::min(per_path, 2 * options_.largest_cost) : per_path;
 }
 
@@ -72,7 +75,7 @@ void CreditLedger::open(CreditAccount& account, std::uint64_t allowance, std::ui
   account.open_ = true;
   join(account, member);
   if (account.share_ == nullptr || account.share_->callers_++ == 0) ++callers_;
-  promise(pool, account, std::min(allowance, room_ahead(pool, account.share_)));
+  promise(pool, account, ahead(pool, account.share_, allowance));
 }
 
 void CreditLedger::open_nested(CreditAccount& account, std::uint8_t level, std::uint32_t owner, CreditMember* member) {
@@ -82,7 +85,7 @@ void CreditLedger::open_nested(CreditAccount& account, std::uint8_t level, std::
   account.claimed_ = nested_claim();
   account.open_ = true;
   join(account, member);
-  promise(pool, account, std::min({share(pool.spare_bytes()), nested_claim(), room_ahead(pool, account.share_)}));
+  promise(pool, account, ahead(pool, account.share_, std::min(share(pool.spare_bytes()), nested_claim())));
   account.announced_ = account.window_ = account.limit_;
 }
 
@@ -199,14 +202,14 @@ void CreditLedger::raise(Pool& pool, CreditAccount& account) {
     return raise_nested(pool, account);
   const std::uint64_t target = account.finished_ + account.window_;
   if (target <= account.limit_) return;
-  promise(pool, account, std::min(target - account.limit_, room_ahead(pool, account.share_)));
+  promise(pool, account, ahead(pool, account.share_, target - account.limit_));
 }
 
 void CreditLedger::raise_nested(Pool& pool, CreditAccount& account) {
   const std::uint64_t spare = pool.spare_bytes();
   const std::uint64_t target = std::min(account.finished_ + account.window_, account.received_ + share(spare));
   if (target <= account.limit_) return;
-  promise(pool, account, std::min({target - account.limit_, spare, room_ahead(pool, account.share_)}));
+  promise(pool, account, ahead(pool, account.share_, std::min(target - account.limit_, spare)));
 }
 
 // Gives what was freed to whoever's turn it is: weighted by priority, and among equals to whoever waits longest. Nobody

@@ -78,7 +78,7 @@ class CreditLedger {
   bool starved() const { return starved(complained_); }
   bool starved(std::uint8_t level) const { return pools_[level].somebody_waits(); }
   // The most that one member may hold of a level.
-  std::uint64_t per_member(std::uint8_t level) const { return member_bound(pools_[level]); }
+  std::uint64_t per_member(std::uint8_t level) const { return pools_[level].member_bound; }
   std::uint64_t promised(std::uint8_t level = 0) const { return pools_[level].promised; }
   const Options& options() const { return options_; }  // of level 0
   std::uint64_t capacity() const { return pools_[0].capacity; }
@@ -91,6 +91,7 @@ class CreditLedger {
     std::uint64_t per_path = 0;
     std::uint64_t headroom = 0;         // only for what a request needs at once, never for windows; level 0 has none
     std::uint64_t promised = 0;         // sum of limit - finished
+    std::uint64_t member_bound = 0;     // the most that one member may hold
     std::uint32_t waiting_members = 0;  // in line or not
     // Who waits. Bytes given to one are charged to its priority: a path that always names the most urgent one shares
     // what that level gets with the others who do, message by message.
@@ -134,13 +135,17 @@ class CreditLedger {
   static constexpr std::uint64_t kMostOutOfTurn = 4;
   // Whether a share may grow by so much now.
   enum class Entitlement : std::uint8_t { yes, no_room, over_share };
-  std::uint64_t member_bound(const Pool& pool) const {
-    return std::max(options_.largest_cost, std::min(pool.capacity / 2, pool.per_path));
-  }
   void join(CreditAccount& account, CreditMember* member);
   Entitlement entitlement(const Pool& pool, const CreditShare& share, std::uint64_t bytes) const;
-  std::uint64_t room_ahead(const Pool& pool, const CreditShare* share) const {
-    return share == nullptr ? pool.free_bytes() : room_ahead(pool, *share);
+  // How much of `bytes` an account of this share, which may be null, is promised ahead of need.
+  std::uint64_t ahead(const Pool& pool, const CreditShare* share, std::uint64_t bytes) const {
+    if (share == nullptr) return std::min(bytes, pool.free_bytes());
+    // What room_ahead() leaves to a share that is far from its bound, in a pool that has plenty.
+    if (share->held_ + bytes <= pool.member_bound &&
+        pool.free_bytes() >= options_.largest_cost + share->held_ + 2 * bytes) [[likely]] {
+      return bytes;
+    }
+    return std::min(bytes, room_ahead(pool, *share));
   }
   std::uint64_t room_ahead(const Pool& pool, const CreditShare& share) const;
   void wait(Pool& pool, CreditAccount& account);
