@@ -8,10 +8,8 @@ namespace weir::engine {
 
 using State = IncomingTransfer::State;
 
-void Core::finish_credit(IncomingTransfer& transfer) {
+void Core::finish_credit_of_closed(const IncomingTransfer& transfer) {
   const std::uint8_t level = level_of(transfer);
-  if (Path* const path = path_of(transfer)) [[likely]]
-    return give_credit(*path, level, transfer.cost);
   Member* const member = member_left_by(transfer);
   ledger.finish_closed(level, transfer.cost, member);
   if (member != nullptr) forget_if_unused(*member);
@@ -19,12 +17,14 @@ void Core::finish_credit(IncomingTransfer& transfer) {
 }
 
 void Core::give_credit(Path& path, std::uint8_t level, std::uint32_t cost) {
-  ledger.finish(path.accounts[level], cost);
-  if (path.accounts[level].should_announce()) {
+  token::CreditAccount& account = path.accounts[level];
+  ledger.finish(account, cost);
+  if (account.should_announce()) {
     path.credit_levels_owed |= static_cast<std::uint8_t>(1u << level);
     touch(path);
   }
-  announce_raised();
+  if (ledger.has_raised()) [[unlikely]]
+    announce_raised();
 }
 
 // Somebody else may have been waiting for what was freed. A path that waited could send no request: it is in use again
@@ -48,12 +48,10 @@ void Core::owe_credit(Path& path) {
 }
 
 void Core::answer(IncomingTransfer& transfer, ByteSpan header, ByteSpan body, bool failed, Instant now) {
-  finish_credit(transfer);
-  Path* path = transfer.cancelled.load(std::memory_order_relaxed) ? nullptr : find_path(transfer.path);
-  if (path == nullptr) {
-    release_incoming(transfer);
-    return;
-  }
+  Path* const path = path_of(transfer);
+  finish_credit(transfer, path);
+  if (path == nullptr || transfer.cancelled.load(std::memory_order_relaxed)) [[unlikely]]
+    return release_incoming(transfer, path);
   const std::size_t bytes = header.size() + body.size();
   transfer::Block* const request = std::exchange(transfer.block, nullptr);  // of one that had to wait
   std::byte* to = transfer.inline_bytes;
@@ -122,7 +120,7 @@ void Core::on_reply_acked(Path& path, const SentFrame& frame, Instant now) {
   slot.transfer = nullptr;
   --path.incoming_live;
   --path.replying;
-  release_incoming(transfer);
+  release_incoming(transfer, &path);
 }
 
 }  // namespace weir::engine

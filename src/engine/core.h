@@ -137,6 +137,8 @@ struct Core : Bounds {
   bool is_tag_of(const crypto::KeyBytes* reset_key, std::uint64_t sequence, ByteSpan context, const std::byte* tag);
 
   // ---- receive.cc ----
+  // A template so that each of the two has one caller, which it is inlined in.
+  template <bool kIsForwarded>
   void on_datagram(MutableByteSpan datagram, const Address& from, std::uint8_t ecn, detail::Pin* buffer, Instant now);
   // `aad` precedes the ciphertext in the datagram.
   bool open_sealed(Path& path, const wire::PacketHeader& header, MutableByteSpan datagram, std::size_t aad,
@@ -339,9 +341,16 @@ struct Core : Bounds {
   // ---- serve.cc ----
   Verdict on_request(Path& path, const wire::RequestFrame& frame, detail::Pin* buffer, Instant now);
   bool on_cancel_frame(Path& path, const wire::CancelFrame& frame, Instant now);
-  IncomingSlot* incoming_slot(Path& path, std::uint32_t slot);
+  IncomingSlot* incoming_slot(Path& path, std::uint32_t slot) {
+    if (slot < path.incoming.size()) [[likely]]
+      return &path.incoming[slot];
+    return new_incoming_slot(path, slot);
+  }
+  [[gnu::noinline]] IncomingSlot* new_incoming_slot(Path& path, std::uint32_t slot);  // null: beyond the bound
   void retire(Path& path, IncomingSlot& slot);  // a newer generation, or the path's end
-  void release_incoming(IncomingTransfer& transfer);
+  // `path`: of the transfer, null if that has gone.
+  void release_incoming(IncomingTransfer& transfer, Path* path);
+  void release_incoming(IncomingTransfer& transfer) { release_incoming(transfer, path_of(transfer)); }
   static std::uint8_t level_of(std::uint8_t depth) { return depth < kMaxDepth ? depth : kMaxDepth; }
   static std::uint8_t level_of(const IncomingTransfer& transfer) { return level_of(transfer.depth); }
   Path* path_of(const IncomingTransfer& transfer);  // null if it has ended
@@ -353,7 +362,14 @@ struct Core : Bounds {
   void answer(IncomingTransfer& transfer, ByteSpan header, ByteSpan body, bool failed, Instant now);
   void send_answer(Path& path, IncomingTransfer& transfer, std::size_t bytes, Instant now);
   void answer_error(IncomingTransfer& transfer, Code code, bool may_have_run, std::string_view sentence, Instant now);
-  void finish_credit(IncomingTransfer& transfer);
+  // `path`: of the transfer, null if that has gone.
+  void finish_credit(const IncomingTransfer& transfer, Path* path) {
+    if (path == nullptr) [[unlikely]]
+      return finish_credit_of_closed(transfer);
+    give_credit(*path, level_of(transfer), transfer.cost);
+  }
+  void finish_credit(const IncomingTransfer& transfer) { finish_credit(transfer, path_of(transfer)); }
+  [[gnu::noinline]] void finish_credit_of_closed(const IncomingTransfer& transfer);
   void give_credit(Path& path, std::uint8_t level, std::uint32_t cost);
   void on_reply_acked(Path& path, const SentFrame& frame, Instant now);
   void owe_credit(Path& path);

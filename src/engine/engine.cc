@@ -101,13 +101,13 @@ void Engine::reply_large(transfer::IncomingTransfer& request, buffer::Sealed* se
 void Engine::on_datagram(MutableByteSpan datagram, const Address& from, std::uint8_t ecn, detail::Pin* buffer,
                          Instant now) {
   core_->events.set_now(now);
-  core_->on_datagram(datagram, from, ecn, buffer, now);
+  core_->on_datagram<false>(datagram, from, ecn, buffer, now);
 }
 
 void Engine::on_forwarded(MutableByteSpan datagram, const Address& from, std::uint8_t ecn, Instant now) {
   core_->events.set_now(now);
   core_->is_forwarded = true;
-  core_->on_datagram(datagram, from, ecn, nullptr, now);
+  core_->on_datagram<true>(datagram, from, ecn, nullptr, now);
   core_->is_forwarded = false;
 }
 

@@ -1,4 +1,7 @@
 // From a datagram to its frames. A stranger's datagram costs at most one tag check: no derivation, no allocation.
+#include <cstring>
+#include <type_traits>
+
 #include "engine/core.h"
 #include "engine/vouched_sources.h"
 
@@ -6,10 +9,21 @@ namespace weir::engine {
 
 using event::Rejection;
 
+namespace {
+
+// Asked of every packet: the compiler makes no function call of this, as it does of operator==.
+bool is_same(const Address& a, const Address& b) {
+  static_assert(std::has_unique_object_representations_v<Address>);
+  return std::memcmp(&a, &b, sizeof a) == 0;
+}
+
+}  // namespace
+
 void Core::reject(Rejection reason, std::size_t bytes) {
   events.emit(event::PacketRejected{{}, reason, static_cast<std::uint32_t>(bytes)});
 }
 
+template <bool kIsForwarded>
 void Core::on_datagram(MutableByteSpan datagram, const Address& from, std::uint8_t ecn, detail::Pin* buffer,
                        Instant now) {
   ++events.counters.packets_received;
@@ -23,8 +37,10 @@ void Core::on_datagram(MutableByteSpan datagram, const Address& from, std::uint8
   const wire::PacketHeader header = wire::decode_header(datagram.data());
   switch (header.type) {
     case wire::PacketType::sealed: {
-      if (!path_numbers.is_own(header.path) && forward_sealed(header.path, datagram, from, ecn, now)) [[unlikely]]
-        return;
+      if constexpr (!kIsForwarded) {
+        if (!path_numbers.is_own(header.path) && forward_sealed(header.path, datagram, from, ecn, now)) [[unlikely]]
+          return;
+      }
       Path* path = find_path(header.path);
       if (path == nullptr || !path->keys.installed()) {
         if (!say_farewell_again(header.path, datagram.size(), from, now)) answer_unknown_path(header, from, now);
@@ -43,6 +59,9 @@ void Core::on_datagram(MutableByteSpan datagram, const Address& from, std::uint8
   }
 }
 
+template void Core::on_datagram<false>(MutableByteSpan, const Address&, std::uint8_t, detail::Pin*, Instant);
+template void Core::on_datagram<true>(MutableByteSpan, const Address&, std::uint8_t, detail::Pin*, Instant);
+
 bool Core::open_sealed(Path& path, const wire::PacketHeader& header, MutableByteSpan datagram, std::size_t aad,
                        const Address& from, std::uint8_t ecn, detail::Pin* buffer, Instant now) {
   if (has_ended(path, now)) [[unlikely]] {
@@ -56,11 +75,14 @@ bool Core::open_sealed(Path& path, const wire::PacketHeader& header, MutableByte
   }
   const std::uint64_t number = peer::expand(header.number_low, path.replay.largest());
   const peer::Freshness freshness = path.replay.check(number);
-  // Of a copy and its original one comes second. While an address may be changing, that one is looked at, too.
-  const bool is_repetition = path.is_changing && freshness == peer::Freshness::seen && is_witness(path, number);
-  if (freshness != peer::Freshness::fresh && !is_repetition) {
-    reject(freshness == peer::Freshness::seen ? Rejection::replayed : Rejection::too_old, datagram.size());
-    return true;  // says nothing about who sent the original
+  bool is_repetition = false;
+  if (freshness != peer::Freshness::fresh) [[unlikely]] {
+    // Of a copy and its original one comes second. While an address may be changing, that one is looked at, too.
+    is_repetition = path.is_changing && freshness == peer::Freshness::seen && is_witness(path, number);
+    if (!is_repetition) {
+      reject(freshness == peer::Freshness::seen ? Rejection::replayed : Rejection::too_old, datagram.size());
+      return true;  // says nothing about who sent the original
+    }
   }
   MutableByteSpan text;
   ByteSpan authenticated = datagram.first(aad);
@@ -115,7 +137,7 @@ bool Core::open_sealed(Path& path, const wire::PacketHeader& header, MutableByte
     }
   }
   opened = {number, &from, is_newest};
-  if (!path.initiator && (path.is_changing || from != path.remote)) [[unlikely]]
+  if (!path.initiator && (path.is_changing || !is_same(from, path.remote))) [[unlikely]]
     on_source(path, number, datagram.size(), is_newest, now);
   const std::uint32_t id = path.id;
   bool ack_eliciting = false;

@@ -39,9 +39,7 @@ std::string_view sentence_of_refusal(Code code) {
 
 }  // namespace
 
-IncomingSlot* Core::incoming_slot(Path& path, std::uint32_t slot) {
-  if (slot < path.incoming.size()) [[likely]]
-    return &path.incoming[slot];
+IncomingSlot* Core::new_incoming_slot(Path& path, std::uint32_t slot) {
   if (slot >= config.limits.calls_per_peer) return nullptr;
   // Not twice as many, as a vector would by itself: a table that is half empty would show in the price of a call.
   const std::size_t size = path.incoming.size();
@@ -262,8 +260,8 @@ void Core::retire(Path& path, IncomingSlot& slot) {
   }
 }
 
-void Core::release_incoming(IncomingTransfer& transfer) {
-  if (transfer.state == State::waiting) stop_waiting(*path_of(transfer), transfer);
+void Core::release_incoming(IncomingTransfer& transfer, Path* path) {
+  if (transfer.state == State::waiting) stop_waiting(*path, transfer);
   if (transfer.reassembly != nullptr) reassemblies.release(transfer.reassembly);
   if (transfer.reply_is_large) [[unlikely]]
     drop_large_reply(transfer);
@@ -272,7 +270,6 @@ void Core::release_incoming(IncomingTransfer& transfer) {
     detail::unpin(transfer.delivery.pin);  // nobody will read it
   }
   if (transfer.block != nullptr) detail::unpin(transfer.block);
-  Path* const path = path_of(transfer);
   if (transfer.answer_room != 0) give_answer_room(transfer, path, 0);
   if (path == nullptr && has_identity()) [[unlikely]] {
     if (Member* const member = member_left_by(transfer)) forget_if_unused(*member);  // this may have been its last

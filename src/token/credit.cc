@@ -38,12 +38,15 @@ std::uint64_t CreditLedger::bound_nested(std::uint64_t capacity, std::uint64_t a
     pools_[level].per_path =
         std::min(capacity, std::max(2 * options_.largest_cost, std::min(options_.per_path, capacity) / 8));
   }
+  for (Pool& pool : pools_) {
+    pool.member_bound = std::max(options_.largest_cost, std::min(pool.capacity / 2, pool.per_path));
+  }
   return capacity;
 }
 
 std::uint64_t CreditLedger::bound_of(const CreditAccount& account) const {
   const Pool& pool = pools_[account.level_];
-  const std::uint64_t per_path = account.share_ != nullptr ? member_bound(pool) : pool.per_path;
+  const std::uint64_t per_path = account.share_ != nullptr ? pool.member_bound : pool.per_path;
   return account.for_callbacks_ ? std::min(per_path, 2 * options_.largest_cost) : per_path;
 }
 
@@ -72,7 +75,7 @@ void CreditLedger::open(CreditAccount& account, std::uint64_t allowance, std::ui
   account.open_ = true;
   join(account, member);
   if (account.share_ == nullptr || account.share_->callers_++ == 0) ++callers_;
-  promise(pool, account, std::min(allowance, room_ahead(pool, account.share_)));
+  promise(pool, account, ahead(pool, account.share_, allowance));
 }
 
 void CreditLedger::open_nested(CreditAccount& account, std::uint8_t level, std::uint32_t owner, CreditMember* member) {
@@ -82,7 +85,7 @@ void CreditLedger::open_nested(CreditAccount& account, std::uint8_t level, std::
   account.claimed_ = nested_claim();
   account.open_ = true;
   join(account, member);
-  promise(pool, account, std::min({share(pool.spare_bytes()), nested_claim(), room_ahead(pool, account.share_)}));
+  promise(pool, account, ahead(pool, account.share_, std::min(share(pool.spare_bytes()), nested_claim())));
   account.announced_ = account.window_ = account.limit_;
 }
 
@@ -165,14 +168,13 @@ void CreditLedger::on_blocked(CreditAccount& account, std::uint64_t needed, std:
 // Gives the account what it needs and then a full window; or puts it in line if others are waiting or there is not
 // enough. One that is at its bound per path is not in line: only its own answers make room, and they come by here.
 void CreditLedger::settle(Pool& pool, CreditAccount& account) {
-  if (pool.somebody_waits() || (wants(account, bound_of(account)) && !give(pool, account))) [[unlikely]]
+  if (pool.somebody_waits() || (wants(account) && !give(pool, account))) [[unlikely]]
     return settle_in_line(pool, account);
   raise(pool, account);
 }
 
 void CreditLedger::settle_in_line(Pool& pool, CreditAccount& account) {
-  if (wants(account, bound_of(account)) && !account.waiting_hook_.queued && !account.for_callbacks_)
-    wait(pool, account);
+  if (wants(account) && !account.waiting_hook_.queued && !account.for_callbacks_) wait(pool, account);
   if (account.share_ != nullptr) look_again(pool, *account.share_);
   serve_waiting(pool);
   // Members that are aside are not kept waiting by this: it leaves them what they would have had.
@@ -199,14 +201,14 @@ void CreditLedger::raise(Pool& pool, CreditAccount& account) {
     return raise_nested(pool, account);
   const std::uint64_t target = account.finished_ + account.window_;
   if (target <= account.limit_) return;
-  promise(pool, account, std::min(target - account.limit_, room_ahead(pool, account.share_)));
+  promise(pool, account, ahead(pool, account.share_, target - account.limit_));
 }
 
 void CreditLedger::raise_nested(Pool& pool, CreditAccount& account) {
   const std::uint64_t spare = pool.spare_bytes();
   const std::uint64_t target = std::min(account.finished_ + account.window_, account.received_ + share(spare));
   if (target <= account.limit_) return;
-  promise(pool, account, std::min({target - account.limit_, spare, room_ahead(pool, account.share_)}));
+  promise(pool, account, ahead(pool, account.share_, std::min(target - account.limit_, spare)));
 }
 
 // Gives what was freed to whoever's turn it is: weighted by priority, and among equals to whoever waits longest. Nobody

@@ -73,6 +73,7 @@ class CreditLedger {
 
   // Paths whose limit grew because others finished; the engine must look at their accounts.
   CreditAccount* take_raised();
+  bool has_raised() const { return raised_ != nullptr; }
   // Somebody waits whom it would help if others gave something back. Not a member that waits for its own bound.
   bool starved(std::uint8_t level = 0) const { return !pools_[level].is_line_empty() || !pools_[level].aside.empty(); }
   // What a member must hold at least to give something back for those who wait.
@@ -89,7 +90,7 @@ class CreditLedger {
   // The same of a member that has its share: `parts` are of its accounts that wait.
   bool is_clogged_by_own(std::uint8_t level, std::uint64_t parts) const;
   // The most that one member may hold of a level.
-  std::uint64_t per_member(std::uint8_t level) const { return member_bound(pools_[level]); }
+  std::uint64_t per_member(std::uint8_t level) const { return pools_[level].member_bound; }
   std::uint64_t promised(std::uint8_t level = 0) const { return pools_[level].promised; }
   const Options& options() const { return options_; }  // of level 0
   std::uint64_t capacity() const { return pools_[0].capacity; }
@@ -100,8 +101,10 @@ class CreditLedger {
   struct alignas(64) Pool {
     std::uint64_t capacity = 0;
     std::uint64_t per_path = 0;
-    std::uint64_t headroom = 0;  // only for what a request needs at once, never for windows; level 0 has none
-    std::uint64_t promised = 0;  // sum of limit - finished
+    std::uint64_t headroom = 0;         // only for what a request needs at once, never for windows; level 0 has none
+    std::uint64_t promised = 0;         // sum of limit - finished
+    std::uint64_t member_bound = 0;     // the most that one member may hold
+    std::uint32_t waiting_members = 0;  // in line or not
     // Who waits. Bytes given to one are charged to its priority: a path that always names the most urgent one shares
     // what that level gets with the others who do, message by message.
     schedule::WeightedQueue<CreditAccount, &CreditAccount::waiting_hook_> line;
@@ -110,7 +113,6 @@ class CreditLedger {
     schedule::TurnQueue<CreditShare, &CreditShare::turn_> turns;
     schedule::HalfAndHalf halves;
     schedule::KeyHeap<CreditShare, &CreditShare::aside_> aside;
-    std::uint32_t waiting_members = 0;  // in line or not
 
     bool somebody_waits() const { return !line.empty() || waiting_members != 0; }
     bool is_line_empty() const { return line.empty() && shares.empty(); }
@@ -121,8 +123,8 @@ class CreditLedger {
   std::uint64_t bound_of(const CreditAccount& account) const;
   std::uint64_t share(std::uint64_t free_bytes) const;
   std::uint64_t nested_claim() const;
-  static bool wants(const CreditAccount& account, std::uint64_t bound) {
-    return account.needed_ > account.limit_ && account.needed_ - account.finished_ <= bound;
+  bool wants(const CreditAccount& account) const {
+    return account.needed_ > account.limit_ && account.needed_ - account.finished_ <= bound_of(account);
   }
   static std::uint64_t missing(const CreditAccount& account) {
     return account.needed_ > account.limit_ ? account.needed_ - account.limit_ : 0;
@@ -145,12 +147,19 @@ class CreditLedger {
   static constexpr std::uint64_t kMostOutOfTurn = 4;
   // Whether a share may grow by so much now.
   enum class Entitlement : std::uint8_t { yes, no_room, over_share };
-  std::uint64_t member_bound(const Pool& pool) const {
-    return std::max(options_.largest_cost, std::min(pool.capacity / 2, pool.per_path));
-  }
   void join(CreditAccount& account, CreditMember* member);
   Entitlement entitlement(const Pool& pool, const CreditShare& share, std::uint64_t bytes) const;
-  std::uint64_t room_ahead(const Pool& pool, const CreditShare* share) const;
+  // How much of `bytes` an account of this share, which may be null, is promised ahead of need.
+  std::uint64_t ahead(const Pool& pool, const CreditShare* share, std::uint64_t bytes) const {
+    if (share == nullptr) return std::min(bytes, pool.free_bytes());
+    // What room_ahead() leaves to a share that is far from its bound, in a pool that has plenty.
+    if (share->held_ + bytes <= pool.member_bound &&
+        pool.free_bytes() >= options_.largest_cost + share->held_ + 2 * bytes) [[likely]] {
+      return bytes;
+    }
+    return std::min(bytes, room_ahead(pool, *share));
+  }
+  std::uint64_t room_ahead(const Pool& pool, const CreditShare& share) const;
   void wait(Pool& pool, CreditAccount& account);
   void stop_waiting(Pool& pool, CreditAccount& account);
   void change_priority(Pool& pool, CreditAccount& account);
@@ -161,9 +170,9 @@ class CreditLedger {
   void serve_members(Pool& pool);
 
   Options options_;
-  std::array<Pool, kLevels> pools_;
   std::uint64_t callers_ = 0;  // members with paths that they made, and such paths of nobody
   CreditAccount* raised_ = nullptr;
+  std::array<Pool, kLevels> pools_;
 };
 
 // The accounts of one path, by level. Those of nested levels take memory once they are used: most paths never nest.

@@ -26,7 +26,7 @@ CreditLedger::Entitlement CreditLedger::entitlement(const Pool& pool, const Cred
                                                     std::uint64_t bytes) const {
   const std::uint64_t free_bytes = pool.free_bytes();
   const std::uint64_t after = share.held_ + bytes;
-  if (after > options_.largest_cost && (after > member_bound(pool) || share.held_ >= free_bytes)) {
+  if (after > options_.largest_cost && (after > pool.member_bound || share.held_ >= free_bytes)) {
     return Entitlement::over_share;
   }
   return bytes <= free_bytes ? Entitlement::yes : Entitlement::no_room;
@@ -34,28 +34,27 @@ CreditLedger::Entitlement CreditLedger::entitlement(const Pool& pool, const Cred
 
 // What a share may grow by ahead of need: it leaves room for one message of somebody else, and, beyond one message of
 // its own, as much again as it then holds.
-std::uint64_t CreditLedger::room_ahead(const Pool& pool, const CreditShare* share) const {
+std::uint64_t CreditLedger::room_ahead(const Pool& pool, const CreditShare& share) const {
   const std::uint64_t free_bytes = pool.free_bytes();
-  if (share == nullptr) return free_bytes;
   const std::uint64_t largest = options_.largest_cost;
   if (free_bytes <= largest) return 0;
   const std::uint64_t left = free_bytes - largest;
-  const std::uint64_t first = share->held_ < largest ? std::min(largest - share->held_, left) : 0;
-  const std::uint64_t bound = member_bound(pool);
-  if (share->held_ >= bound || share->held_ >= left) return first;
-  return std::max(first, std::min((left - share->held_) / 2, bound - share->held_));
+  const std::uint64_t first = share.held_ < largest ? std::min(largest - share.held_, left) : 0;
+  const std::uint64_t bound = pool.member_bound;
+  if (share.held_ >= bound || share.held_ >= left) return first;
+  return std::max(first, std::min((left - share.held_) / 2, bound - share.held_));
 }
 
 bool CreditLedger::is_clogged(std::uint8_t level, std::uint64_t parts) const {
   const Pool& pool = pools_[level];
-  const std::uint64_t kept = pool.shares.empty() ? 0 : member_bound(pool);
+  const std::uint64_t kept = pool.shares.empty() ? 0 : pool.member_bound;
   return !pool.is_line_empty() && parts + kept + options_.largest_cost > pool.capacity;
 }
 
 // Beside one that keeps its half the member is entitled to more while it holds less than half of the rest.
 bool CreditLedger::is_clogged_by_own(std::uint8_t level, std::uint64_t parts) const {
   const Pool& pool = pools_[level];
-  const std::uint64_t bound = member_bound(pool);
+  const std::uint64_t bound = pool.member_bound;
   return parts + options_.largest_cost > bound || 2 * parts >= pool.capacity - bound;
 }
 
@@ -117,7 +116,7 @@ void CreditLedger::take_out(Pool& pool, CreditShare& share) {
 
 void CreditLedger::set_aside(Pool& pool, CreditShare& share) {
   take_out(pool, share);
-  if (share.held_ + missing(*share.line_->front()) > member_bound(pool)) {
+  if (share.held_ + missing(*share.line_->front()) > pool.member_bound) {
     share.place_ = CreditShare::Place::at_bound;
   } else {
     share.place_ = CreditShare::Place::aside;

@@ -1,8 +1,10 @@
 // What the paths of one member may have of a pool together (docs/protocol.md, rule C-11).
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -135,6 +137,59 @@ TEST(CreditShare, WhoNamesTheMostUrgentPriorityLeavesEverySecondGrantToOthers) {
   for (MemberModel& each : honest) EXPECT_GE(each.accounts[0].received() / kLargest, rounds / 12);
   for (MemberModel& each : honest) each.close(ledger);
   hostile.close(ledger);
+}
+
+// What a share that holds `held` may be promised ahead of need, as rule C-11 says it.
+std::uint64_t room_ahead(std::uint64_t free_bytes, std::uint64_t held, std::uint64_t bound) {
+  const std::uint64_t left = free_bytes > kLargest ? free_bytes - kLargest : 0;
+  const std::uint64_t first = held < kLargest ? std::min(kLargest - held, left) : 0;
+  if (held >= bound || held >= left) return first;
+  return std::max(first, std::min((left - held) / 2, bound - held));
+}
+
+TEST(CreditShare, GrowsAheadOfNeedByNoMoreThanItsBoundAndWhatIsFreeAllow) {
+  std::uint64_t dice = 1, grown_in_full = 0, cut = 0;
+  const auto roll = [&dice](std::uint64_t below) {
+    dice = dice * 6'364'136'223'846'793'005u + 1;
+    return (dice >> 33) % below;
+  };
+  for (const std::uint64_t capacity : {4 * kLargest + 850, 9 * kLargest, 40 * kLargest}) {
+    for (const std::uint64_t per_path : {3 * kLargest, capacity}) {
+      CreditLedger ledger({.capacity = capacity, .per_path = per_path, .largest_cost = kLargest});
+      std::deque<MemberModel> members;
+      for (int i = 0; i < 3; ++i) members.emplace_back(2).open(ledger);
+      std::map<const CreditAccount*, std::uint64_t> asked_for;
+      for (int step = 0; step < 20'000; ++step) {
+        MemberModel& member = members[roll(members.size())];
+        CreditAccount& account = member.accounts[roll(2)];
+        const std::uint64_t cost = 1 + roll(kLargest);
+        if (roll(2) == 0) {
+          if (account.received() + cost <= account.limit()) {
+            (void)account.on_received(cost);
+          } else {
+            asked_for[&account] = account.received() + cost;
+            ledger.on_blocked(account, account.received() + cost);
+          }
+          continue;
+        }
+        const std::uint64_t answered = std::min(cost, account.unanswered());
+        const bool is_plain = !ledger.starved(0) && asked_for[&account] <= account.limit();  // it needs nothing at once
+        const std::uint64_t limit = account.limit();
+        const std::uint64_t room = room_ahead(capacity - (ledger.promised() - answered),
+                                              member.credit.held(0) - answered, ledger.per_member(0));
+        ledger.finish(account, answered);
+        while (ledger.take_raised() != nullptr) {
+        }
+        if (!is_plain) continue;
+        const std::uint64_t grown = account.limit() - limit;
+        ASSERT_LE(grown, room);
+        if (grown != 0) ++(grown < room ? grown_in_full : cut);
+      }
+      for (MemberModel& each : members) each.close(ledger);
+    }
+  }
+  EXPECT_GT(grown_in_full, 50u);
+  EXPECT_GT(cut, 50u);
 }
 
 }  // namespace
