@@ -252,6 +252,7 @@ void HostileService::check_bounds(Host& host) {
   engine::Core& core = EngineAccess::core(host.engine());
   const auto bound_of = [&](std::uint8_t purse) {
     if (purse == token::kReplyPurse) return limits.large_reply_bytes;
+    if (purse == token::kAwaitedPurse) return std::size_t{0};  // no host says what is awaited
     return purse == 0 ? limits.large_request_bytes : limits.nested_large_request_bytes;
   };
   std::uint64_t accounted = 0;

@@ -77,6 +77,7 @@ Core::Verdict Core::begin_arrival(Path& path, IncomingTransfer* transfer, Outgoi
   arrival->call = call;
   arrival->id = id;
   arrival->path = path.id;
+  arrival->number = ++messages_opened;
   arrival->cargo = cargo;
   arrival->numa_node = numa_node;
   arrival->opens_ahead = config.opens_arrivals && !cargo.adopted && (transfer == nullptr || !takes_records(*transfer));
@@ -160,7 +161,11 @@ void Core::describe_landing(const Arrival& arrival, buffer::Landing& landing) {
 }
 
 void Core::ask_for_memory(Path& path, Arrival& arrival, Instant now) {
-  if (path.large->ahead.enter(arrival.ask)) wait_for_memory(path, arrival, now);
+  if (path.large->ahead.enter(arrival.ask)) {
+    wait_for_memory(path, arrival, now);
+  } else if (arrival.is_reply()) {
+    static_cast<void>(serve_if_awaited(path, arrival, now));
+  }
 }
 
 void Core::wait_for_memory(Path& path, Arrival& arrival, Instant now) {
@@ -180,6 +185,7 @@ void Core::wait_for_memory(Path& path, Arrival& arrival, Instant now) {
     take_returned(now);
     if (!still_waits()) return;
   }
+  if (arrival.is_reply() && serve_if_awaited(path, arrival, now)) return;
   events.emit(event::RegionExhausted{{}, path.id, id.packed()});
   path.again.push({.slot = id.slot,
                    .kind = static_cast<std::uint8_t>(SentKind::region_exhausted),

@@ -49,6 +49,9 @@ struct EngineConfig {
   // The peer has all of a request whose call asked to be told (OutgoingCall::tells_sent). Inside Engine::deliver(), at
   // most once and before the call completes.
   void (*on_sent)(transfer::OutgoingCall& call) = nullptr;
+  // Whether the application waits for this call, whose reply waits for memory (rule G-3). Null: nobody can tell, and
+  // there is no memory for awaited replies. Who begins to wait calls Engine::look_for_awaited().
+  bool (*is_awaited)(const transfer::OutgoingCall& call) = nullptr;
   std::function<void()> wake;                // from any thread: memory of large messages came back
   std::function<bool()> payloads_are_short;  // little is left of Limits::buffer_bytes; null: never
   Limits limits;

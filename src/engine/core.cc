@@ -38,6 +38,7 @@ token::GrantLedger::Options grant_options(const EngineConfig& config) {
   return {.requests = bound(limits.large_request_bytes, limits.large_bytes_per_peer),
           .nested = bound(limits.nested_large_request_bytes, limits.large_bytes_per_peer),
           .replies = bound(limits.large_reply_bytes, limits.large_bytes_per_peer),
+          .awaited = {.total = largest, .per_sender = largest},
           .by_member = has_members};
 }
 

@@ -319,6 +319,9 @@ struct Core : Bounds {
   void leave_line(Path& path, token::Ask& ask);
   void serve_held_asks(Instant now);
   void serve_asks(Instant now);
+  bool may_serve_awaited() const;
+  bool serve_if_awaited(Path& path, transfer::Arrival& arrival, Instant now);
+  void serve_awaited(Instant now);
   void grant_token(Path& path, const transfer::Arrival& like, Instant now);
   void revoke_spare_tokens(Instant now);
   void revoke_region(Path& path, token::Region& region, Instant now);
@@ -556,6 +559,7 @@ struct Core : Bounds {
   std::uint32_t writer_serials = 0;
   std::uint32_t spare_tokens = 0;     // granted ahead of need and not used yet
   std::uint64_t large_receivers = 0;  // paths that large messages have come on
+  std::uint64_t messages_opened = 0;  // large ones that were given an Arrival
 
   // ---- responder ----
   std::unique_ptr<crypto::Prf> cookie;

@@ -60,6 +60,10 @@ void Engine::cancel(OutgoingCall& call, Instant now) {
   core_->events.set_now(now);
   core_->cancel(call, now);
 }
+bool Engine::replies_wait() const { return core_->grants.waiting(token::kReplyPurse) != 0; }
+
+void Engine::look_for_awaited(Instant now) { core_->serve_awaited(now); }
+
 transfer::BlockPool& Engine::blocks() { return core_->blocks; }
 
 Result<void> Engine::serve(std::uint64_t method, std::string_view name, Handler handler) {
@@ -221,6 +225,7 @@ std::string Engine::describe_limits() const {
   bound("large requests under way or held", token::request_purse(0));
   bound("nested large requests under way or held, each level", token::request_purse(1));
   bound("large replies under way or held", token::kReplyPurse);
+  bound("large replies that are awaited while others take all of that", token::kAwaitedPurse);
   return text;
 }
 

@@ -105,6 +105,9 @@ class Engine {
   // Completes the call with Code::cancelled (in the next deliver()) and tells the peer. A call that is done already
   // is left alone.
   void cancel(transfer::OutgoingCall& call, Instant now);
+  // Large replies wait for memory: who begins to wait for a call then calls look_for_awaited().
+  bool replies_wait() const;
+  void look_for_awaited(Instant now);
   // Memory for request bytes beyond OutgoingCall::kInlineBytes.
   transfer::BlockPool& blocks();
 

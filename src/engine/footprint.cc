@@ -19,8 +19,9 @@ Footprint footprint_of(const Limits& limits) {
   const std::size_t requests =
       (limits.request_bytes + (token::kLevels - 1) * limits.nested_request_bytes) * kWorstRequestRatio;
   const std::size_t replies = (limits.reply_bytes / limits.inline_bytes + 1) * answer_bytes_of(limits.inline_bytes + 2);
-  const std::size_t large = buffer::landing_memory(
-      limits.large_request_bytes + (token::kLevels - 1) * limits.nested_large_request_bytes + limits.large_reply_bytes);
+  const std::size_t large =
+      buffer::landing_memory(limits.large_request_bytes + (token::kLevels - 1) * limits.nested_large_request_bytes +
+                             limits.large_reply_bytes + buffer::landing_cost(limits.message_bytes));
   return {.message_bytes = requests + limits.answer_bytes + replies + large,
           .transfer_bytes = kMaxTransfers * sizeof(IncomingTransfer) + kMaxReassemblies * sizeof(transfer::Reassembly) +
                             kMaxArrivals * (sizeof(transfer::Arrival) + buffer::kLargestHeaderBytes) +

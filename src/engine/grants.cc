@@ -1,6 +1,7 @@
 // The receiver's memory for large messages: who is given some and when it is taken back (docs/protocol.md, rules G-*).
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 #include "engine/core.h"
 
@@ -128,6 +129,37 @@ void Core::serve_asks(Instant now) {
   }
 }
 
+bool Core::may_serve_awaited() const {
+  return config.is_awaited != nullptr && grants.waiting(token::kReplyPurse) != 0 &&
+         grants.used(token::kAwaitedPurse) == 0 && grants.waiting(token::kAwaitedPurse) == 0;
+}
+
+// A reply that waits for memory gets that for awaited replies, if the application waits for it (rule G-3). False: it
+// still waits.
+bool Core::serve_if_awaited(Path& path, Arrival& arrival, Instant now) {
+  if (!may_serve_awaited() || !config.is_awaited(*arrival.call)) return false;
+  leave_line(path, arrival.ask);
+  arrival.ask.purse = token::kAwaitedPurse;
+  grants.ask(arrival.ask);
+  serve_asks(now);
+  return true;
+}
+
+// The memory for awaited replies is free, or the application has begun to wait for a call. The most urgent reply is
+// first, and of these the one that was opened first.
+void Core::serve_awaited(Instant now) {
+  while (may_serve_awaited()) {
+    Arrival* first = nullptr;
+    arrivals.for_each([&](Arrival& arrival) {
+      if (!arrival.is_reply() || !arrival.ask.is_waiting() || !config.is_awaited(*arrival.call)) return;
+      const auto rank = [](const Arrival& of) { return std::pair(of.ask.priority, of.number); };
+      if (first == nullptr || rank(arrival) < rank(*first)) first = &arrival;
+    });
+    if (first == nullptr) return;
+    serve_if_awaited(*find_path(first->path), *first, now);
+  }
+}
+
 // Another region for this sender's next message, if memory is plentiful: it is expected to be like this one.
 void Core::grant_token(Path& path, const Arrival& like, Instant now) {
   const std::uint64_t capacity = token::token_capacity(like.cargo.body_bytes);
@@ -199,7 +231,8 @@ void Core::arm_regions_timer() {
 // Whether a message keeps its region although a deadline passed. A timer that is late finds both deadlines passed, and
 // asks about each.
 bool Core::may_stay(Path& path, token::Region& region, token::RegionTable::Due due, Instant now) {
-  const bool is_wanted = grants.waiting(static_cast<std::uint8_t>(region.landing->purse)) != 0;
+  const auto purse = static_cast<std::uint8_t>(region.landing->purse);
+  const bool is_wanted = grants.waiting(purse == token::kAwaitedPurse ? token::kReplyPurse : purse) != 0;
   const Arrival* const arrival = find_arrival(path, region.side, wire::TransferId::unpack(region.transfer));
   const bool is_late = arrival != nullptr && arrival->transfer != nullptr && arrival->transfer->deadline < now;
   if (due == token::RegionTable::Due::idle) {
@@ -245,7 +278,9 @@ void Core::end_large(Path& path, Instant now) {
 // Memory that applications have let go of, on whatever thread.
 void Core::take_returned(Instant now) {
   returned->take(returned_now);
+  bool is_awaited_free = false;
   for (const ReturnBox::Item& item : returned_now) {
+    is_awaited_free |= item.purse == token::kAwaitedPurse;
     if (item.member != 0) {
       Member* const member = members.find(item.member);
       WEIR_CHECK(member != nullptr, "a member is there for as long as memory is charged to it");
@@ -262,6 +297,7 @@ void Core::take_returned(Instant now) {
   }
   returned_now.clear();
   serve_asks(now);
+  if (is_awaited_free) serve_awaited(now);
 }
 
 }  // namespace weir::engine

@@ -350,15 +350,31 @@ bool Packer::may_open(const OutgoingCall& call) {
   return false;
 }
 
-// The most urgent call of its depth may not go. If credit is what is missing, the peer is told what this one needs: it
-// is to go first when there is some.
+// What the first call of a priority costs, and those that wait behind it, up to one largest message (rule C-5): small
+// calls that are granted one by one would go at one in each round trip. With members it is one message: what a member
+// may have beyond its share is weighed against the whole wish (rule C-11), so that a larger wish waits longer.
+std::uint64_t Packer::cost_of_line(const OutgoingCall& first) const {
+  const std::uint64_t most = token::request_cost(static_cast<std::uint32_t>(core_.config.limits.inline_bytes));
+  std::uint64_t sum = token::request_cost(first.bytes);
+  if (core_.has_identity()) return sum;
+  for (const OutgoingCall* call = first.hook.next; call != nullptr; call = call->hook.next) {
+    const std::uint64_t cost = token::request_cost(call->bytes);
+    if (sum + cost > most) break;
+    sum += cost;
+  }
+  return sum;
+}
+
+// The most urgent call of its depth may not go. If credit is what is missing, the peer is told what it needs, and those
+// of its priority: they are to go first when there is some.
 void Packer::complain(const OutgoingCall& call) {
   token::CreditSender& credit = path_.credit[call.depth];
   const std::uint32_t cost = token::request_cost(call.bytes);
   if (credit.may_send(cost) || !credit.should_complain(call.priority) || !has_room(wire::kSmallFrameBytes)) return;
   credit.on_complained(call.priority);
-  at_ = wire::encode(wire::BlockedFrame{.level = call.depth, .priority = call.priority, .needed = credit.used + cost},
-                     at_);
+  at_ = wire::encode(
+      wire::BlockedFrame{.level = call.depth, .priority = call.priority, .needed = credit.used + cost_of_line(call)},
+      at_);
   remember(SentKind::blocked, call.depth, 0);
   core_.events.emit(event::CreditBlocked{{}, path_.id, credit.limit});
 }

@@ -59,6 +59,7 @@ class Packer {
   bool write_request(OutgoingCall& call);
   void write_requests_of(CallQueues::Queue& queue);
   bool may_open(const OutgoingCall& call);
+  std::uint64_t cost_of_line(const OutgoingCall& first) const;
   void complain(const OutgoingCall& call);
   // Some calls end without being sent.
   bool ends_unsent(OutgoingCall& call) {

@@ -127,6 +127,22 @@ TEST_F(CreditPriorities, AnUrgentCallMovesItsPathForward) {
   answer_all();
 }
 
+// One grant is for as many small calls as one largest message would take: they do not go one by one, a round trip each.
+TEST_F(CreditPriorities, SmallUrgentCallsAreGrantedTogether) {
+  constexpr int kCalls = 30;
+  fill();
+  for (int i = 0; i < 20; ++i) submit(hosts[2], 7, kBytes);
+  net.run_for(std::chrono::milliseconds(100));
+  const std::size_t before = order.size();
+  const std::uint64_t complaints = net.engine(hosts[1]).events().counters.credit_blocked;
+  for (int i = 0; i < kCalls; ++i) submit(hosts[1], 0, 100);
+  net.run_for(std::chrono::milliseconds(3));
+  for (int i = 0; i < 1'000 && count(before, order.size(), 0) < kCalls; ++i) answer_one();
+  ASSERT_EQ(count(before, order.size(), 0), kCalls);
+  EXPECT_LE(net.engine(hosts[1]).events().counters.credit_blocked - complaints, 4u);
+  answer_all();
+}
+
 // Whatever waits there, calls that are sent nowhere must not stand in the way of others.
 TEST_F(CreditPriorities, ACallThatIsTooLargeForThePeerDoesNotHoldUpTheOthers) {
   fill();

@@ -96,7 +96,7 @@ void Broker::suspect(const Address& address, const std::string& expected_name, c
   if (hurry == peer::Hurry::heard_from) return reach(address, *wanted, now);
   if (hurry == peer::Hurry::path_lost) begin_anew(address, *wanted, now);
   // Under way, or too soon after the last one.
-  if (wanted->tag == 0) later_.insert({now + options_.plan.suspicion_interval, address});
+  if (wanted->tag == 0) later_.insert({now + plan_.suspicion_delay(), address});
 }
 
 void Broker::ask(const Address& address, Contact& contact, Instant now) {
@@ -185,7 +185,7 @@ void Broker::reach(const Address& address, Contact& peer, Instant now) {
     peer.silences = 0;
     start(now);
   } else {
-    later_.insert({now + options_.plan.suspicion_interval, address});
+    later_.insert({now + plan_.suspicion_delay(), address});
   }
 }
 

@@ -127,6 +127,44 @@ TEST(Broker, APeerThatComesUpWhileManyAreSilentIsReached) {
   EXPECT_TRUE(tally.told.contains(late.at));
 }
 
+// ---- credentials that the peer forgets at once ----
+
+// A peer with a full map, and callers that began together and push each other's credentials out. Their handshakes must
+// come apart, or no credential is ever there for as long as a caller needs it.
+TEST(Broker, CallersThatAreForgottenTogetherComeBackApart) {
+  constexpr std::size_t kCallers = 3;
+  constexpr Duration kStep = 2ms, kTogether = 20ms;
+  constexpr int kCounted = 30;  // seconds
+  Network network(1, {.delay = 1ms});
+  Alarm alarm;
+  network.add(Address::v4(1, 1), alarm);
+  BrokerNode server(Address::v4(0x0a000001, 7'000), 1);
+  network.add(server.at, server);
+  std::vector<std::unique_ptr<BrokerNode>> callers;
+  for (std::uint32_t i = 0; i < kCallers; ++i) {
+    callers.push_back(std::make_unique<BrokerNode>(Address::v4(0x0a000100 + i, 7'000), 2 + i));
+    network.add(callers.back()->at, *callers.back());
+    callers.back()->broker->want(server.at, "", network.now());
+  }
+  std::vector<Instant> last(kCallers);
+  int handshakes = 0, together = 0;
+  const Instant begin = network.now();
+  while (network.now() < begin + std::chrono::seconds(kCounted)) {
+    alarm.pass(network, kStep);
+    for (std::size_t i = 0; i < kCallers; ++i) {
+      for (const Broker::News& news : callers[i]->news()) {
+        ASSERT_FALSE(news.failure);
+        ++handshakes;
+        last[i] = network.now();
+        for (std::size_t k = 0; k < kCallers; ++k) together += k != i && last[k] + kTogether >= network.now();
+        callers[i]->broker->suspect(server.at, "", news.credential.id, peer::Hurry::heard_from, network.now());
+      }
+    }
+  }
+  EXPECT_GE(handshakes, static_cast<int>(kCallers) * kCounted / 2);
+  EXPECT_LE(together, handshakes / 3);
+}
+
 // ---- handshakes of both sides ----
 
 // Two pools that call each other. What their engines would do: use what the broker says, and suspect what the other

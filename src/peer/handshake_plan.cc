@@ -115,6 +115,11 @@ bool HandshakePlan::suspect(const Address& address, Instant now) {
   return follows;
 }
 
+Duration HandshakePlan::suspicion_delay() {
+  // jittered() takes up to half away.
+  return options_.suspicion_interval / 2 + jittered(options_.suspicion_interval);
+}
+
 bool HandshakePlan::hurry(const Address& address, Instant now) {
   Entry* entry = find(address);
   if (entry == nullptr || entry->state != State::idle || entry->failures == 0) return false;

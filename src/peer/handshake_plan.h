@@ -71,6 +71,11 @@ class HandshakePlan {
   // such words have come more often than the options allow.
   bool suspect(const Address& address, Instant now);
 
+  // When to ask again for what suspect() did not queue: after an interval, and by chance up to half of one more.
+  // Callers that push each other's credentials out of a full map at their peer would otherwise come back together every
+  // time.
+  Duration suspicion_delay();
+
   // The peer, which could not be reached lately, has shown that it is there: it need not wait. False: it was reached.
   bool hurry(const Address& address, Instant now);
 

@@ -135,6 +135,7 @@ Claim claim(CallRecord* record) noexcept {
       ++gate.worker().direct_waiters;
     }
     record->stage.store(CallStage::claimed, std::memory_order_relaxed);
+    gate.tell_of_waiter();
     return Claim::waiting;
   }
   Lane* lane = nullptr;
@@ -149,10 +150,15 @@ Claim claim(CallRecord* record) noexcept {
     gate.wish(record, CallRecord::kClaim);
     return Claim::waiting;
   }
+  // A continuation may run, and its record go, as soon as the record is claimed; a record with a lane stays until this
+  // thread has it back.
+  const std::shared_ptr<Gate> kept = lane == nullptr && !gate.is_mine() ? gate.shared_from_this() : nullptr;
   CallStage expected = CallStage::pending;
-  // Release: the worker that completes it sees the waiter. Acquire on failure: we see the result.
-  if (record->stage.compare_exchange_strong(expected, CallStage::claimed, std::memory_order_release,
+  // Release: the worker that completes it sees the waiter. Sequentially consistent, which is more: see
+  // Gate::tell_of_waiter(). Acquire on failure: we see the result.
+  if (record->stage.compare_exchange_strong(expected, CallStage::claimed, std::memory_order_seq_cst,
                                             std::memory_order_acquire)) {
+    gate.tell_of_waiter();
     return Claim::waiting;
   }
   if (lane != nullptr) --lane->awaited;
@@ -215,6 +221,11 @@ void complete_for_lane(transfer::OutgoingCall& call, const transfer::Outcome& ou
   store_result(record, outcome);
   // Acquire-release: the handle sees the result, we see its waiter.
   if (record->stage.exchange(CallStage::done, std::memory_order_acq_rel) == CallStage::claimed) hand_over(record);
+}
+
+bool is_awaited(const transfer::OutgoingCall& call) {
+  // Sequentially consistent: see Post::tell_of_waiting_replies().
+  return static_cast<const CallRecord&>(call).stage.load(std::memory_order_seq_cst) == CallStage::claimed;
 }
 
 void hand_over(CallRecord* record) noexcept {

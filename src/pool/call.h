@@ -20,6 +20,8 @@ void refuse_call(CallRecord* record, Refused& refused) noexcept;
 // The same for a record that is done and claimed.
 void hand_over_refused(CallRecord* record, Refused& refused) noexcept;
 void finish_refused(Refused& refused) noexcept;
+// On the worker: somebody waits for this call.
+bool is_awaited(const transfer::OutgoingCall& call);
 // Gives up a record that is done.
 void drop_result(CallRecord* record) noexcept;
 // Gives a record that is done and claimed to its waiter.

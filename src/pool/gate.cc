@@ -133,6 +133,14 @@ void Gate::queue_wishes(CallRecord* record) noexcept {
   ring(nullptr);
 }
 
+void Gate::tell_of_waiter() noexcept {
+  // Sequentially consistent: see Post::tell_of_waiting_replies().
+  if (!replies_wait.load(std::memory_order_seq_cst)) [[likely]]
+    return;
+  has_new_waiter.store(true, std::memory_order_release);  // after the claim
+  ring(nullptr);
+}
+
 void Gate::answer(IncomingRecord* record) noexcept {
   push(answers_, record);
   ring(nullptr);

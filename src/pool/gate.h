@@ -107,6 +107,8 @@ class Gate : public std::enable_shared_from_this<Gate> {
   void wish(CallRecord* record, std::uint8_t bit) noexcept;
   // For a record whose bits are set and which is not queued.
   void queue_wishes(CallRecord* record) noexcept;
+  // Somebody waits for a call from now on: its stage says so, sequentially consistent.
+  void tell_of_waiter() noexcept;
   // An answer from another thread, or a message that was opened there: the record carries it.
   void answer(IncomingRecord* record) noexcept;
 
@@ -144,6 +146,9 @@ class Gate : public std::enable_shared_from_this<Gate> {
   bool sends_exception_text = false;      // Config::send_exception_text
   Places places;                          // in the executor's queue
   sync::Atomic<bool> is_draining{false};  // no new calls, except from handlers that still run
+  // Large replies wait for memory, and those go first whose calls are awaited: who begins to wait for a call says so.
+  sync::Atomic<bool> replies_wait{false};
+  sync::Atomic<bool> has_new_waiter{false};
 
  private:
   // Under the mutex. What is left to do once it is free may be anything, also come back here.

@@ -23,13 +23,14 @@ using testing::serve_echo;
 using testing::TestAuthority;
 using testing::text_of;
 
+constexpr std::uint32_t kHandshakeWorker = 1;  // after the workers, of which there is one
+
+// On a busy machine any thread may stand still for longer than the watchdog's patience.
 struct Watch : Subscriber {
   void on(const event::WorkerStalled& e) override {
-    worker = e.meta.worker;
-    ++stalls;
+    if (e.meta.worker == kHandshakeWorker) has_heard_of_handshakes = true;
   }
-  std::atomic<std::uint32_t> worker{99};
-  std::atomic<int> stalls{0};
+  std::atomic<bool> has_heard_of_handshakes{false};
 };
 
 // Shared with the function, which outlives the pool: it blocks until it is let go.
@@ -50,7 +51,7 @@ TEST(AFunctionThatBlocksTheHandshakeThread, IsReportedByTheWatchdog) {
   TestAuthority authority;
   auto watch = std::make_shared<Watch>();
   Config config = identity_server(authority.identity({"127.0.0.1"}).authorise([&](std::string_view) {
-    await([&] { return watch->stalls > 0; });
+    await([&] { return watch->has_heard_of_handshakes.load(); });
     return true;
   }));
   config.watchdog = 20ms;
@@ -59,8 +60,6 @@ TEST(AFunctionThatBlocksTheHandshakeThread, IsReportedByTheWatchdog) {
   serve_echo(server);
   Pool client = open(identity_client(authority.identity({"client.test"})));
   EXPECT_EQ(text_of(client.peer(server.listen_address()).unary("echo", "x", {.deadline = 1h}).get()), "x");
-  EXPECT_EQ(watch->stalls, 1);
-  EXPECT_EQ(watch->worker, 1u) << "after the workers";
 }
 
 // Without a deadline that holds, this test would never end: the function returns only after the pool is gone.

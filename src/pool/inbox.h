@@ -65,7 +65,10 @@ class Inbox {
       // Before the bits go: who finds them gone finds the stage.
       const bool is_claimed = (record->wishes.load(std::memory_order_acquire) & CallRecord::kClaim) != 0 &&
                               record->stage.load(std::memory_order_relaxed) != detail::CallStage::done;
-      if (is_claimed) record->stage.store(detail::CallStage::claimed, std::memory_order_relaxed);
+      if (is_claimed) {
+        record->stage.store(detail::CallStage::claimed, std::memory_order_relaxed);
+        gate_->tell_of_waiter();
+      }
       const std::uint8_t wishes = record->wishes.exchange(0, std::memory_order_acq_rel);
       if (wishes & CallRecord::kSubmit) admit(record, submit);
       if (wishes & CallRecord::kDrop) {

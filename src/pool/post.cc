@@ -24,6 +24,7 @@ engine::EngineConfig with_memory(engine::EngineConfig config, buffer::Memory* me
   config.memory = memory;
   config.opens_arrivals = executor == nullptr && !gate.worker().has_thread();
   config.on_sent = &on_sent;
+  config.is_awaited = &is_awaited;
   // Called with a lock of the engine's held, so nothing is looked at here. The gate outlives the engine.
   config.wake = [&gate] {
     gate.rung.store(true, std::memory_order_release);  // after the work, for look_for_rung()
@@ -202,6 +203,11 @@ bool Post::drain(Instant now) {
   if (gate_->is_in_child()) [[unlikely]]
     return false;
   take_waiting();
+  // Relaxed: the exchange decides. Acquire: the claim is seen.
+  if (gate_->has_new_waiter.load(std::memory_order_relaxed) &&
+      gate_->has_new_waiter.exchange(false, std::memory_order_acquire)) [[unlikely]] {
+    engine_->look_for_awaited(now);
+  }
   take_answers(now);
   if (gate_->is_in_child()) [[unlikely]]
     return false;  // a handler forked, and returned in the child
@@ -220,7 +226,18 @@ bool Post::drain(Instant now) {
   return is_busy;
 }
 
-void Post::flush(Instant) {
+// So that who begins to wait for a call rings, and only then.
+void Post::tell_of_waiting_replies(Instant now) {
+  const bool replies_wait = engine_->replies_wait();
+  if (replies_wait == gate_->replies_wait.load(std::memory_order_relaxed)) return;
+  // Sequentially consistent, as are the claim, its look at this flag and the engine's look at the claim: either the
+  // waiter sees the flag, or it is found here.
+  gate_->replies_wait.store(replies_wait, std::memory_order_seq_cst);
+  if (replies_wait) engine_->look_for_awaited(now);
+}
+
+void Post::flush(Instant now) {
+  tell_of_waiting_replies(now);
   outbox_.deliver();
   if (executor_ != nullptr) executor_->flush();
   if (handshaker_ != nullptr) ask_for_credentials();

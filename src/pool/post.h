@@ -181,6 +181,7 @@ class Post final : public worker::SeatHost, public std::enable_shared_from_this<
   void leave_now();
   void farewell();
   static void fail_thrown(const MethodEntry& method, Responder responder, std::string_view text);
+  void tell_of_waiting_replies(Instant now);
   std::uint64_t ask(std::unique_lock<std::mutex>& lock);  // the number of the question
   void answer_questions();
 

@@ -21,7 +21,10 @@ std::uint64_t weighted(const Ask& ask) { return ask.bytes << ask.priority; }
 GrantLedger::GrantLedger(const Options& options) : by_member_(options.by_member) {
   for (std::size_t i = 0; i < kPurses; ++i) {
     Bound& bound = purses_[i].bound;
-    bound = i == kReplyPurse ? options.replies : i == 0 ? options.requests : options.nested;
+    bound = i == kAwaitedPurse ? options.awaited
+            : i == kReplyPurse ? options.replies
+            : i == 0           ? options.requests
+                               : options.nested;
     bound.total = std::min(bound.total, kLargestTotal);
     bound.per_sender = std::min(bound.per_sender, bound.total);
   }

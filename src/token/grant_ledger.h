@@ -1,6 +1,7 @@
 // GrantLedger: whose large message is given memory next (docs/protocol.md, rule G-3; ahead of need: G-7).
 //
-// Memory is kept in purses: one for requests of each level of nesting, one for replies. No wait for one holds another.
+// Memory is kept in purses: one for requests of each level of nesting, one for replies, and one for a reply that is
+// awaited while the one for replies is full. No wait for one holds another.
 // An ask names a purse and the bytes of one whole message; when its turn comes all of them are reserved at once, so
 // that nobody holds a part and waits for the rest. Each purse has a bound for all senders together and one for each
 // sender.
@@ -30,9 +31,10 @@
 
 namespace weir::token {
 
-// Requests by their level of nesting, then replies.
-inline constexpr std::size_t kPurses = kLevels + 1;
+// Requests by their level of nesting, then replies, then awaited replies.
+inline constexpr std::size_t kPurses = kLevels + 2;
 inline constexpr std::uint8_t kReplyPurse = kLevels;
+inline constexpr std::uint8_t kAwaitedPurse = kLevels + 1;
 constexpr std::uint8_t request_purse(std::uint8_t level) { return level; }
 
 inline constexpr unsigned kGrantPriorities = 8;  // 0: the most urgent
@@ -101,6 +103,7 @@ class GrantLedger {
     Bound requests{.total = 256u << 20, .per_sender = 64u << 20};  // of level 0
     Bound nested{.total = 64u << 20, .per_sender = 16u << 20};     // each level
     Bound replies{.total = 256u << 20, .per_sender = 64u << 20};
+    Bound awaited{.total = 64u << 20, .per_sender = 64u << 20};
     bool by_member = false;  // half of the bytes go to the sender that was given least
   };
   static constexpr std::uint64_t kLargestTotal = std::uint64_t{1} << 48;  // weighted bytes must not overflow

@@ -100,6 +100,10 @@ void Watchdog::look_at(Watched& watched, Instant now) {
     options_.subscriber->on(event::WorkerStalled{{.time_ns = now.ns, .worker = worker.index()}, stuck});
   }
   if (options_.on_hang == OnHang::abort) {
+    // The subscriber may have taken long, and whoever closes the workers meanwhile lets go of those that hang: that is
+    // an answer to the hang, and the process goes on. The lock stays held: a stop that comes now comes too late.
+    std::lock_guard lock(mutex_);
+    if (is_stopping_) return;
     std::fprintf(stderr, "weir: %s %u has made no progress for %lld ms: %s; aborting, as Config::on_hang says\n",
                  watched.who, worker.index(), static_cast<long long>(stuck.count() / 1'000'000), watched.why);
     std::abort();
