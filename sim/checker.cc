@@ -88,13 +88,15 @@ void Checker::check_bounds(HostId host, const engine::EngineConfig& config, cons
   unanswered.bytes += bytes;
   std::size_t& from_caller = unanswered.by_caller[{record.caller, record.caller_life}];
   from_caller += bytes;
-  if (unanswered.bytes > config.limits.request_bytes) {
-    violation(fmt::format("host {} holds {} bytes of unanswered requests; its limit is {}", host, unanswered.bytes,
-                          config.limits.request_bytes));
+  const std::size_t limit = workers_ * config.limits.request_bytes;
+  if (unanswered.bytes > limit) {
+    violation(
+        fmt::format("host {} holds {} bytes of unanswered requests; its limit is {}", host, unanswered.bytes, limit));
   }
-  if (from_caller > config.limits.request_bytes_per_peer) {
+  const std::size_t limit_per_peer = workers_ * config.limits.request_bytes_per_peer;
+  if (from_caller > limit_per_peer) {
     violation(fmt::format("host {} holds {} bytes of unanswered requests from host {}; its limit per peer is {}", host,
-                          from_caller, record.caller, config.limits.request_bytes_per_peer));
+                          from_caller, record.caller, limit_per_peer));
   }
 }
 
@@ -250,8 +252,9 @@ void Checker::check_nothing_left(HostId host, const engine::Census& census, std:
 void Checker::check_memory(Host& host) {
   const Limits& limits = host.config().limits;
   const std::uint64_t bound =
-      limits.large_request_bytes + 4 * limits.nested_large_request_bytes + limits.large_reply_bytes;
-  const std::uint64_t accounted = host.engine().census().large_bytes;
+      workers_ * (limits.large_request_bytes + 4 * limits.nested_large_request_bytes + limits.large_reply_bytes);
+  std::uint64_t accounted = 0;
+  for (std::size_t which = 0; which < host.engines(); ++which) accounted += host.engine(which).census().large_bytes;
   if (accounted > bound) {
     violation(fmt::format("host {} has {} bytes of large messages; its limits make {}", host.id(), accounted, bound));
   }

@@ -60,6 +60,9 @@ class Checker {
   // Somebody on the wire leads handshakes astray. One secret for all proves that a callee is one of us, not which one.
   void expect_misrouting() { misrouting_expected_ = true; }
 
+  // Each host has so many: limits are those of one.
+  void expect_workers(std::uint32_t count) { workers_ = count; }
+
   // Told of every call that got its reply.
   void set_on_success(std::function<void(const CallRecord&)> told) { on_success_ = std::move(told); }
   // Told of every request that a handler is given.
@@ -121,6 +124,7 @@ class Checker {
   std::map<HostId, Unanswered> unanswered_;
   std::size_t open_ = 0;
   bool misrouting_expected_ = false;
+  std::size_t workers_ = 1;
   std::function<void(const CallRecord&)> on_success_;
   std::function<void(HostId, const CallRecord&)> on_run_;
   std::uint64_t nothing_calls_ = 0, nothing_runs_ = 0, nothing_ok_ = 0;

@@ -15,7 +15,9 @@ Handshaker::Handshaker(World& world, const Options& options, crypto::Entropy& en
   handshake::Offer self;
   self.incarnation = options.incarnation;
   self.name = credentials->names().first();
-  self.workers = {{.port = kDataPort}};
+  for (std::size_t i = 0; i < options.worker_ports.size(); ++i) {
+    self.workers.push_back({.worker = static_cast<std::uint16_t>(i), .port = options.worker_ports[i]});
+  }
   self.mtu = options.mtu;
   handshake::Broker::Options broker{
       .credentials = credentials,
@@ -48,9 +50,25 @@ Handshaker::Handshaker(World& world, const Options& options, crypto::Entropy& en
 
 Handshaker::~Handshaker() = default;
 
-void Handshaker::add_peer(std::uint32_t peer, const Address& address) {
-  addresses_[peer] = address;
-  waiters_[address].peer = peer;
+void Handshaker::add_engine(std::size_t worker, engine::Engine& engine) {
+  if (desks_.size() <= worker) desks_.resize(worker + 1);
+  desks_[worker].engine = &engine;
+}
+
+void Handshaker::add_peer(std::size_t worker, std::uint32_t peer, const Address& address) {
+  desks_[worker].addresses[peer] = address;
+  waiters_[address] = {.worker = worker, .peer = peer};
+}
+
+void Handshaker::forget_callers(Instant now) {
+  world_.journal.note(now, "forget-callers host", {options_.host});
+  for (const engine::CredentialId& id : std::exchange(used_by_callers_, {})) broker_->map().retire(id, now);
+  broker_->map().expire(now);
+}
+
+bool Handshaker::has_news() const {
+  return !requests_.empty() || !shown_.empty() ||
+         std::ranges::any_of(desks_, [](const Desk& desk) { return !desk.told.empty(); });
 }
 
 std::size_t Handshaker::waiting() const {
@@ -68,27 +86,27 @@ bool Handshaker::find(const engine::CredentialId& id, Instant now, engine::Known
 }
 
 void Handshaker::on_shown(const engine::CredentialId& id) {
+  used_by_callers_.push_back(id);
   if (broker_->map().mark_used(id, peer::SecretMap::Side::both)) shown_.push_back(id);
 }
 
-bool Handshaker::drain(Instant now) {
-  const bool has_any = !told_.empty();
-  for (const Told& each : std::exchange(told_, {})) {
+bool Handshaker::drain(std::size_t worker, Instant now) {
+  Desk& desk = desks_[worker];
+  const bool has_any = !desk.told.empty();
+  for (const Told& each : std::exchange(desk.told, {})) {
     if (each.failure) {
-      engine_->refuse(each.peer, each.failure->code(), each.failure->message(), now);
+      desk.engine->refuse(each.peer, each.failure->code(), each.failure->message(), now);
     } else {
-      engine_->install(each.peer, each.credential, now);
+      desk.engine->install(each.peer, each.credential, now);
     }
   }
-  ask_for_credentials(now);
+  flush(worker, now);
   return has_any;
 }
 
-void Handshaker::flush(Instant now) { ask_for_credentials(now); }
-
-void Handshaker::ask_for_credentials(Instant) {
-  engine::Wanted wanted;
-  while (engine_->take_wanted(wanted)) requests_.push_back(wanted);
+void Handshaker::flush(std::size_t worker, Instant) {
+  Request request{.worker = worker};
+  while (desks_[worker].engine->take_wanted(request.wanted)) requests_.push_back(request);
 }
 
 // ---- the broker's side ----
@@ -117,8 +135,8 @@ Instant Handshaker::next_deadline() const {
 
 void Handshaker::take_requests(Instant now) {
   for (const engine::CredentialId& id : std::exchange(shown_, {})) broker_->on_shown(id, now);
-  for (const engine::Wanted& wanted : std::exchange(requests_, {})) {
-    const Address& address = addresses_.at(wanted.peer);
+  for (const auto& [worker, wanted] : std::exchange(requests_, {})) {
+    const Address& address = desks_[worker].addresses.at(wanted.peer);
     world_.journal.note(now, "wants-credential host peer suspects", {options_.host, wanted.peer, wanted.suspects});
     Waiter& waiter = waiters_.at(address);
     waiter.is_waiting = true;
@@ -169,6 +187,7 @@ void Handshaker::take_news(Instant now) {
       if (stats_.installed++ == 0) stats_.first_handshake = now - waiter.since;
       world_.journal.note(now, "credential host peer renewed", {options_.host, waiter.peer, !waiter.is_waiting});
       const peer::DataAddress& data = budget_.choose(news.credential.data_addresses(), 0, now);
+      budget_.on_credential(news.credential.id, data);
       told.credential = {.id = news.credential.id,
                          .secret = crypto::SharedSecret::from_secret(news.credential.secret),
                          .reset_key = news.credential.reset_key,
@@ -179,7 +198,7 @@ void Handshaker::take_news(Instant now) {
                          .expires = options_.forgets_ends ? Instant::never() : Instant{news.credential.expires_ns}};
     }
     waiter.is_waiting = false;
-    told_.push_back(std::move(told));
+    desks_[waiter.worker].told.push_back(std::move(told));
   }
   while (const auto refusal = broker_->take_refusal()) {
     world_.journal.note(now, "visitor-refused host code",

@@ -15,16 +15,16 @@
 #include "sim/identities.h"
 #include "sim/link.h"
 #include "sim/world.h"
-#include "worker/seat.h"
 
 namespace weir::sim {
 
 inline constexpr std::uint16_t kDataPort = 4'433;
 inline constexpr std::uint16_t kHandshakePort = 4'434;
+inline constexpr std::uint16_t kOtherPorts = 4'440;  // from here on, of workers beyond the first
 
 // One per simulated process of a host with an identity. It stands for pool::Handshaker and for the part of pool::Post
 // that talks to it; those have threads, sockets and a clock, and hand over between them what passes directly here.
-class Handshaker final : public engine::CredentialBook, public worker::SeatHost {
+class Handshaker final : public engine::CredentialBook {
  public:
   struct Options {
     HostId host = 0;
@@ -34,6 +34,7 @@ class Handshaker final : public engine::CredentialBook, public worker::SeatHost 
     crypto::KeyBytes signer{};
     crypto::Incarnation incarnation{};
     bool accepts = false;
+    std::vector<std::uint16_t> worker_ports;  // of data
     std::uint32_t mtu = 0;
     std::int64_t clock_error_seconds = 0;
     Duration grace{};         // of credentials that were replaced
@@ -54,9 +55,12 @@ class Handshaker final : public engine::CredentialBook, public worker::SeatHost 
   Handshaker(World& world, const Options& options, crypto::Entropy& entropy, SimLink& link);
   ~Handshaker() override;
 
-  void set_engine(engine::Engine& engine) { engine_ = &engine; }
-  // The engine calls this peer by this address.
-  void add_peer(std::uint32_t peer, const Address& address);
+  // Before the first turn.
+  void add_engine(std::size_t worker, engine::Engine& engine);
+  // The engine of this worker calls this peer by this address.
+  void add_peer(std::size_t worker, std::uint32_t peer, const Address& address);
+  // All credentials that paths to this process were made with are gone, as if others had taken their room.
+  void forget_callers(Instant now);
 
   // ---- engine::CredentialBook ----
   bool find(const engine::CredentialId& id, Instant now, engine::KnownCredential& out) const override;
@@ -65,15 +69,15 @@ class Handshaker final : public engine::CredentialBook, public worker::SeatHost 
   bool may_greet(const Address& to, bool is_proven, Instant now) override { return budget_.spend(to, is_proven, now); }
   void on_answer(const Address& from, Instant now) override { budget_.on_answer(from, now); }
 
-  // ---- worker::SeatHost ----
-  bool drain(Instant now) override;
-  void flush(Instant now) override;
+  // ---- one worker's turn ----
+  bool drain(std::size_t worker, Instant now);
+  void flush(std::size_t worker, Instant now);
 
   // A turn, after the seat's.
   void poll_once(Instant now);
   Instant next_deadline() const;
   bool is_blocked() const { return !pending_.bytes.empty(); }
-  bool has_news() const { return !told_.empty() || !requests_.empty() || !shown_.empty(); }
+  bool has_news() const;
 
   const Stats& stats() const { return stats_; }
   handshake::EndpointStats endpoint_stats() const { return broker_->stats(); }
@@ -81,10 +85,17 @@ class Handshaker final : public engine::CredentialBook, public worker::SeatHost 
   std::size_t waiting() const;  // peers of the engine whose credentials are under way
 
  private:
-  struct Waiter {  // and everybody who was ever answered: renewals go to them, too
+  // And everybody who was ever answered: renewals go to them, too. One for each address: only the worker that the
+  // router has chosen calls it.
+  struct Waiter {
+    std::size_t worker = 0;
     std::uint32_t peer = 0;
     bool is_waiting = false;
     Instant since{};
+  };
+  struct Request {
+    std::size_t worker = 0;
+    engine::Wanted wanted;
   };
   struct Told {
     std::uint32_t peer = 0;
@@ -93,7 +104,6 @@ class Handshaker final : public engine::CredentialBook, public worker::SeatHost 
   };
 
   void replace_certificate(Instant now);
-  void ask_for_credentials(Instant now);
   void take_requests(Instant now);
   void receive(Instant now);
   void send(Instant now);
@@ -102,15 +112,19 @@ class Handshaker final : public engine::CredentialBook, public worker::SeatHost 
   World& world_;
   const Options options_;
   SimLink& link_;
-  engine::Engine* engine_ = nullptr;
+  struct Desk {  // of a worker
+    engine::Engine* engine = nullptr;
+    std::vector<Told> told;
+    std::unordered_map<std::uint32_t, Address> addresses;  // of peers
+  };
+  std::vector<Desk> desks_;
   std::unique_ptr<handshake::Broker> broker_;
   Instant next_certificate_ = Instant::never();
   peer::HelloBudget budget_;
-  std::unordered_map<std::uint32_t, Address> addresses_;  // of peers
   std::unordered_map<Address, Waiter, AddressHash> waiters_;
-  std::vector<engine::Wanted> requests_;
+  std::vector<Request> requests_;
   std::vector<engine::CredentialId> shown_;
-  std::vector<Told> told_;
+  std::vector<engine::CredentialId> used_by_callers_;
   std::vector<link::Datagram> datagrams_;
   std::vector<std::byte> sending_;
   link::Train pending_;  // did not fit into the socket's buffer

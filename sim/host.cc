@@ -24,14 +24,56 @@ Host::Process::Process(Host& host, std::uint32_t life)
     : entropy(stream_seed(host.world_.seed, "entropy", std::uint64_t{host.id_} << 32 | life)),
       data_keys(stream_seed(host.world_.seed, "data keys", std::uint64_t{host.id_} << 32 | life)),
       watch(host.world_, host.id_),
-      link(host.world_.network, host.world_.queue, host.id_, host.world_.network.address_of(host.id_),
-           host.link_options_, [&host] { host.wake(); }),
       config(host.config_),
       handshaker(host.make_handshaker(*this, life)),
-      engine(config, entropy, &watch, stream_seed(host.world_.seed, "engine", std::uint64_t{host.id_} << 32 | life),
-             host.world_.now()),
-      seat(engine, link, burst, handshaker.get()) {
-  if (handshaker != nullptr) handshaker->set_engine(engine);
+      router(host.workers_.count) {
+  if (!host.shares_port()) {
+    for (std::uint32_t i = 0; i < host.workers_.count; ++i) host.add_worker(*this, life);
+    return;
+  }
+  // As a pool does: see PoolState::open_with_secret().
+  entropy.fill(config.incarnation);
+  entropy.fill(config.cookie);
+  siblings = std::make_unique<SimSiblings>(
+      host.workers_.count, stream_seed(host.world_.seed, "vouched", std::uint64_t{host.id_} << 32 | life),
+      [&host] { host.wake(); });
+  port = std::make_unique<SharedPort>(host.world_.network, host.address_);
+  for (std::uint32_t i = 0; i < 2 * host.workers_.count; ++i) host.add_worker(*this, life);
+}
+
+void Host::add_worker(Process& process, std::uint32_t life) {
+  const std::size_t index = process.workers.size();
+  const bool listens_with_others = shares_port() && index < workers_.count;
+  SimWorker::Options options{
+      .host = id_,
+      .index = index,
+      .local = world_.network.address_of(id_),
+      .link = link_options_,
+      .config = process.config,
+      .seed =
+          stream_seed(world_.seed, "engine", std::uint64_t{id_} << 32 | static_cast<std::uint64_t>(index) << 24 | life),
+      .subscriber = &process.watch,
+      .handshaker = process.handshaker.get(),
+      .port = listens_with_others ? process.port.get() : nullptr,
+      .siblings = listens_with_others ? process.siblings.get() : nullptr};
+  options.local.port = port_of(index);
+  if (!workers_.share_a_name || shares_port()) {
+    options.config.worker = static_cast<std::uint16_t>(index % workers_.count);
+    options.config.port = options.local.port;
+  }
+  if (listens_with_others) {
+    options.config.workers_at_port = workers_.count;
+    options.config.siblings = process.siblings.get();
+  } else if (shares_port()) {
+    options.config.accepts = false;
+    options.config.incarnation = {};
+  }
+  process.workers.push_back(std::make_unique<SimWorker>(world_, options, process.entropy, [this] { wake(); }));
+}
+
+std::uint16_t Host::port_of(std::size_t worker) const {
+  const std::size_t at_first_port = shares_port() ? workers_.count : 1;
+  return worker < at_first_port ? kDataPort : static_cast<std::uint16_t>(kOtherPorts + worker);
 }
 
 std::unique_ptr<Handshaker> Host::make_handshaker(Process& process, std::uint32_t life) {
@@ -42,6 +84,8 @@ std::unique_ptr<Handshaker> Host::make_handshaker(Process& process, std::uint32_
   const std::uint64_t signer = stream_seed(world_.seed, "signer", identity_->keeps_signer ? id_ : this_life);
   SeededEntropy(signer).fill(process.config.signer);
   process.entropy.fill(process.config.incarnation);
+  std::vector<std::uint16_t> worker_ports;
+  for (std::size_t i = 0; i < workers_.count; ++i) worker_ports.push_back(port_of(i));
   auto handshaker =
       std::make_unique<Handshaker>(world_,
                                    Handshaker::Options{.host = id_,
@@ -51,6 +95,7 @@ std::unique_ptr<Handshaker> Host::make_handshaker(Process& process, std::uint32_
                                                        .signer = process.config.signer,
                                                        .incarnation = process.config.incarnation,
                                                        .accepts = config_.accepts,
+                                                       .worker_ports = std::move(worker_ports),
                                                        .mtu = static_cast<std::uint32_t>(config_.datagram_bytes),
                                                        .clock_error_seconds = identity_->clock_error_seconds,
                                                        .grace = identity_->grace,
@@ -67,18 +112,22 @@ std::unique_ptr<Handshaker> Host::make_handshaker(Process& process, std::uint32_
 }
 
 Host::Host(World& world, HostId id, const engine::EngineConfig& config, const SimLink::Options& link_options,
-           const std::optional<HostIdentity>& identity, Application& application)
+           const std::optional<HostIdentity>& identity, Application& application, const HostWorkers& workers)
     : world_(world),
       id_(id),
       config_(config),
       link_options_(link_options),
       identity_(identity),
+      workers_(workers),
       address_(world.network.address_of(id)),
       application_(application),
       lateness_(stream(world.seed, "lateness", id)) {
   config_.memory = landings_.get();
   config_.opens_arrivals = id % 2 != 0;  // as processes without threads do
   if (id % 3 == 1) config_.ahead_bytes = kFewBytesAhead;
+  for (const Address& data : data_addresses()) {
+    if (data != address_) world_.network.add_address(id_, data);
+  }
   if (!identity_) return;
   address_.port = kHandshakePort;
   world_.network.add_address(id_, address_);
@@ -111,17 +160,51 @@ void Host::crash() {
 
 std::size_t Host::buffers_in_use() const {
   const SimLink* other = process_->handshake_link.get();
-  return process_->link.buffers_in_use() + (other == nullptr ? 0 : other->buffers_in_use());
+  std::size_t sum = other == nullptr ? 0 : other->buffers_in_use();
+  for (const auto& worker : process_->workers) sum += worker->link().buffers_in_use();
+  return sum;
+}
+
+std::size_t Host::packets_in_flight() {
+  std::size_t sum = 0;
+  for (const auto& worker : process_->workers) sum += worker->engine().census().packets_in_flight;
+  return sum;
+}
+
+std::vector<Address> Host::data_addresses() const {
+  std::vector<Address> all;
+  for (std::size_t i = 0; i < (shares_port() ? 2 : 1) * workers_.count; ++i) {
+    Address data = world_.network.address_of(id_);
+    data.port = port_of(i);
+    if (all.empty() || all.back() != data) all.push_back(data);
+  }
+  return all;
+}
+
+SimWorker& Host::worker_to(const Host& other) {
+  const std::size_t first_caller = shares_port() ? workers_.count : 0;
+  return *process_->workers[first_caller + process_->router.worker_of(other.address())];
 }
 
 Result<std::uint32_t> Host::peer(const Host& other) {
-  const auto known = process_->peers.find(other.id());
-  if (known != process_->peers.end()) return known->second;
-  const auto made = process_->engine.connect(other.address());
+  SimWorker& worker = worker_to(other);
+  const auto known = worker.peers().find(other.id());
+  if (known != worker.peers().end()) return known->second;
+  const auto made = worker.engine().connect(other.address());
   if (!made) return made;
-  process_->peers.emplace(other.id(), *made);
-  if (process_->handshaker != nullptr) process_->handshaker->add_peer(*made, other.address());
+  worker.peers().emplace(other.id(), *made);
+  if (process_->handshaker != nullptr) {
+    process_->handshaker->add_peer(process_->router.worker_of(other.address()), *made, other.address());
+  }
   return made;
+}
+
+void Host::reshuffle() {
+  if (is_up() && process_->port != nullptr) process_->port->reshuffle();
+}
+
+void Host::forget_callers() {
+  if (is_up() && process_->handshaker != nullptr) process_->handshaker->forget_callers(world_.now());
 }
 
 buffer::Sealed* Host::seal(ByteSpan text, std::uint64_t piece_bytes) {
@@ -215,23 +298,31 @@ void Host::poll() {
   next_poll_ = Instant::never();
   Process& process = *process_;
   const Instant soon = world_.now() + kPollDelay;
-  const Counters& counters = process.engine.events().counters;
-  const std::uint64_t before = counters.packets_received + counters.packets_sent;
-  process.seat.poll_once(world_.now());
-  be_busy(counters.packets_received + counters.packets_sent - before);
+  std::uint64_t datagrams = 0;
+  for (const auto& worker : process.workers) {
+    const Counters& counters = worker->engine().events().counters;
+    const std::uint64_t before = counters.packets_received + counters.packets_sent;
+    worker->seat().poll_once(world_.now());
+    datagrams += counters.packets_received + counters.packets_sent - before;
+  }
+  be_busy(datagrams);
   if (forgets_regions_) {
-    engine::Core& core = engine::testing::EngineAccess::core(process.engine);
+    engine::Core& core = engine::testing::EngineAccess::core(engine());
     core.wheel.cancel(core.regions_timer);
   }
-  if (process.seat.is_blocked()) poll_at(std::max(process.link.writable_at(), soon));
-  if (process.link.has_arrivals()) poll_at(soon);
+  for (const auto& worker : process.workers) {
+    if (worker->seat().is_blocked()) poll_at(std::max(worker->link().writable_at(), soon));
+    if (worker->link().has_arrivals()) poll_at(soon);
+  }
   if (process.handshaker != nullptr) {
     Handshaker& handshaker = *process.handshaker;
     handshaker.poll_once(world_.now());
     if (process.handshake_link->has_arrivals() || handshaker.has_news()) poll_at(soon);
     poll_at(std::max(noticed_at(handshaker.next_deadline()), soon));
   }
-  poll_at(std::max(noticed_at(process.seat.next_deadline()), soon));
+  for (const auto& worker : process.workers) {
+    poll_at(std::max(noticed_at(worker->seat().next_deadline()), soon));
+  }
 }
 
 }  // namespace weir::sim

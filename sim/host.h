@@ -7,16 +7,19 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "buffer/heap_memory.h"
 #include "engine/engine.h"
+#include "router/router.h"
 #include "schedule/timing_wheel.h"
 #include "sim/entropy.h"
 #include "sim/handshaker.h"
 #include "sim/link.h"
+#include "sim/siblings.h"
 #include "sim/watch.h"
+#include "sim/worker.h"
 #include "sim/world.h"
-#include "worker/seat.h"
 
 namespace weir::sim {
 
@@ -45,10 +48,16 @@ struct HostIdentity {
   bool forgets_ends = false;  // of credentials: sabotage
 };
 
+// Workers of one process. With a shared secret those of a listening host share its port; all others have one each.
+struct HostWorkers {
+  std::uint32_t count = 1;
+  bool share_a_name = false;  // sabotage: all of them say that they are the first one, at its port
+};
+
 class Host {
  public:
   Host(World& world, HostId id, const engine::EngineConfig& config, const SimLink::Options& link_options,
-       const std::optional<HostIdentity>& identity, Application& application);
+       const std::optional<HostIdentity>& identity, Application& application, const HostWorkers& workers = {});
   ~Host();
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;
@@ -58,11 +67,16 @@ class Host {
   // How many times the process was started: tells its lives apart.
   std::uint32_t life() const { return life_; }
   const engine::EngineConfig& config() const { return config_; }
-  engine::Engine& engine() { return process_->engine; }
-  const SimLink& link() const { return process_->link; }
+  // There is one for each of a host's sockets.
+  std::size_t engines() const { return process_->workers.size(); }
+  engine::Engine& engine(std::size_t which = 0) { return process_->workers[which]->engine(); }
+  // That calls the other host, as long as the process lives.
+  engine::Engine& engine_to(const Host& other) { return worker_to(other).engine(); }
+  const SimLink& link(std::size_t which = 0) const { return process_->workers[which]->link(); }
   // Null: it has no identity.
   const Handshaker* handshaker() const { return process_->handshaker.get(); }
   std::size_t buffers_in_use() const;
+  std::size_t packets_in_flight();
   // Memory that large messages arrive in, and that of payloads which are sent. Both outlive the process, because what
   // is in them may be held by whoever is told of its end.
   const buffer::HeapMemory& landings() const { return *landings_; }
@@ -82,7 +96,9 @@ class Host {
   void forget_regions() { forgets_regions_ = true; }
   // How others name it.
   const Address& address() const { return address_; }
-  // What its engine knows the other host by.
+  // Where its workers receive, without the handshakes' address.
+  std::vector<Address> data_addresses() const;
+  // What engine_to() knows the other host by.
   Result<std::uint32_t> peer(const Host& other);
 
   void start();
@@ -97,6 +113,11 @@ class Host {
   // So long does the process work on each datagram that it receives or sends. It polls nothing meanwhile.
   void set_datagram_cost(Duration cost) { datagram_cost_ = cost; }
 
+  // Datagrams to a port that several workers share come out at other sockets than before.
+  void reshuffle();
+  // See Handshaker::forget_callers(). Only if the host is up.
+  void forget_callers();
+
   // Something was submitted or answered outside of a poll.
   void wake() { poll_at(world_.now() + kPollDelay); }
   // Runs in the process when it is awake; never, if it dies before.
@@ -110,18 +131,21 @@ class Host {
     SeededEntropy entropy;
     SeededEntropy data_keys;
     Watch watch;
-    SimLink link;
     std::unique_ptr<SimLink> handshake_link;
-    engine::EngineConfig config;
+    engine::EngineConfig config;  // of all workers
     std::unique_ptr<Handshaker> handshaker;
-    engine::Engine engine;
-    worker::Burst burst;
-    worker::Seat seat;
-    std::map<HostId, std::uint32_t> peers;
+    std::unique_ptr<SimSiblings> siblings;  // if several workers share a port
+    std::unique_ptr<SharedPort> port;       // the same
+    std::vector<std::unique_ptr<SimWorker>> workers;
+    router::Router router;
   };
 
   // Null, if the host has no identity; otherwise `config` is told of it.
   std::unique_ptr<Handshaker> make_handshaker(Process& process, std::uint32_t life);
+  bool shares_port() const { return workers_.count > 1 && config_.accepts && !identity_; }
+  std::uint16_t port_of(std::size_t worker) const;
+  void add_worker(Process& process, std::uint32_t life);
+  SimWorker& worker_to(const Host& other);
   void poll_at(Instant when);
   // When the process notices that a timer has run out.
   Instant noticed_at(Instant deadline);
@@ -137,6 +161,7 @@ class Host {
   engine::EngineConfig config_;
   SimLink::Options link_options_;
   std::optional<HostIdentity> identity_;
+  const HostWorkers workers_;
   Address address_;
   Application& application_;
   std::unique_ptr<Process> process_;

@@ -5,6 +5,7 @@
 
 #include "sim/identities.h"
 #include "sim/random_stream.h"
+#include "sim/worker_scenario.h"
 
 namespace weir::sim {
 namespace {
@@ -270,6 +271,18 @@ void members(Scenario& s, Random& random) {
   s.workload.nested = 0;
   s.workload.largest_bytes = 1'000;
   s.is_punctual = true;
+}
+
+void identity_workers(Scenario& s, Random& random) {
+  identities(s, random, 3);
+  s.identity->keeps_signer = true;
+  one_way(s, random);
+  carry_with_identities(s, random);
+}
+
+void identity_connecting(Scenario& s, Random& random) {
+  identities(s, random, 2);
+  die_with_identities(s, random);
 }
 
 void identity_mixed(Scenario& s, Random& random) {

@@ -17,6 +17,8 @@ void identity_restart(Scenario& s, Random& random);
 void identity_replay(Scenario& s, Random& random);
 void identity_short(Scenario& s, Random& random);
 void members(Scenario& s, Random& random);
+void identity_workers(Scenario& scenario, Random& random);
+void identity_connecting(Scenario& scenario, Random& random);
 void identity_mixed(Scenario& s, Random& random);
 
 }  // namespace weir::sim

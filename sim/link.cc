@@ -16,19 +16,20 @@ Segment first_of(const link::Train& train) {
 }  // namespace
 
 SimLink::SimLink(Network& network, EventQueue& queue, HostId host, const Address& local, const Options& options,
-                 std::function<void()> on_arrival)
+                 std::function<void()> on_arrival, bool is_alone)
     : network_(network),
       queue_(queue),
       host_(host),
       local_(local),
       options_(options),
       on_arrival_(std::move(on_arrival)),
+      is_alone_(is_alone),
       pool_({.max_buffers = options.max_buffers, .touched_buffers = 0}) {
-  network_.plug(local_, this);
+  if (is_alone_) network_.plug(local_, this);
 }
 
 SimLink::~SimLink() {
-  network_.plug(local_, nullptr);
+  if (is_alone_) network_.plug(local_, nullptr);
   recycle();
 }
 

@@ -12,7 +12,7 @@
 
 namespace weir::sim {
 
-// Bound to an address of its host from construction to destruction.
+// Bound to an address of its host from construction to destruction, unless several sockets share that (SharedPort).
 class SimLink final : public link::Link, public Port {
  public:
   struct Options {
@@ -22,9 +22,9 @@ class SimLink final : public link::Link, public Port {
     bool blocks = true;                           // a full queue at the sender is would_block; otherwise a silent drop
   };
 
-  // `on_arrival` is called whenever there is something to poll for.
+  // `on_arrival` is called whenever there is something to poll for. `is_alone`: at its address.
   SimLink(Network& network, EventQueue& queue, HostId host, const Address& local, const Options& options,
-          std::function<void()> on_arrival);
+          std::function<void()> on_arrival, bool is_alone = true);
   ~SimLink() override;
 
   // ---- link::Link ----
@@ -57,6 +57,7 @@ class SimLink final : public link::Link, public Port {
   Address local_;
   Options options_;
   std::function<void()> on_arrival_;
+  const bool is_alone_;
   link::ReceiveBufferPool pool_;
   std::vector<link::ReceiveBuffer*> lent_;
   std::deque<Packet> inbox_;

@@ -138,6 +138,7 @@ void Network::inject_unreachable(const Address& victim, const Address& who, Byte
 void Network::at_switch(HostId from, Packet packet) {
   packet.source = outside_of(packet.source);
   for (const auto& tap : taps_) tap(packet);
+  if (interceptor_ && interceptor_(packet)) return;
   const auto to = find(packet.destination);
   if (!to) {
     ++counts_.nobody_there;

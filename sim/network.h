@@ -108,6 +108,8 @@ class Network {
   void add_tap(std::function<void(const Packet&)> tap) { taps_.push_back(std::move(tap)); }
   // Sees every packet that comes out at a port.
   void add_delivery_tap(std::function<void(const Packet&)> tap) { delivery_taps_.push_back(std::move(tap)); }
+  // Takes what reaches the switch, if it says so: that goes no further.
+  void set_interceptor(std::function<bool(const Packet&)> takes) { interceptor_ = std::move(takes); }
   // The journal says how long datagrams are and when they arrive, not what is in them.
   void hide_contents() { contents_are_hidden_ = true; }
 
@@ -157,6 +159,7 @@ class Network {
   bool reports_closed_ports_ = false;
   std::vector<std::function<void(const Packet&)>> taps_;
   std::vector<std::function<void(const Packet&)>> delivery_taps_;
+  std::function<bool(const Packet&)> interceptor_;
   bool contents_are_hidden_ = false;
   NetworkCounts counts_;
   Random loss_;

@@ -7,6 +7,7 @@
 #include "sim/identity_scenario.h"
 #include "sim/large_scenario.h"
 #include "sim/random_stream.h"
+#include "sim/worker_scenario.h"
 
 namespace weir::sim {
 namespace {
@@ -263,7 +264,7 @@ void spread(Scenario& s, Random& random) {
 bool is_timed(const Scenario& s) {
   if (s.span != Scenario{}.span) return false;
   return s.partitions + s.crashes + s.closings + s.stalls + s.mtu_changes + s.revocations != 0 ||
-         s.attack_interval.count() != 0;
+         s.attack_interval.count() != 0 || s.carry_interval.count() != 0;
 }
 
 // Hosts are late whatever else happens, unless the scenario measures how long something takes or has stalls of its own.
@@ -323,6 +324,11 @@ constexpr Named kScenarios[] = {
     {"large_restart", "large messages between processes that die", large_restart},
     {"large_hostile", "large messages, whose packets somebody on the wire sends again, bent", large_hostile},
     {"large_hostile_sender", "large messages, and members who know the keys and break the rules", large_hostile_sender},
+    {"workers", "several workers per host, and somebody who carries datagrams between them, late", workers},
+    {"connecting", "processes die at every step of connecting, and are found again at once", connecting},
+    {"identity_workers", "identities: the same workers, and callees that forget who has called them", identity_workers},
+    {"identity_connecting", "identities: processes die at every step of connecting, and are found again at once",
+     identity_connecting},
     {"members", "one member takes all it can, on many paths: others have their share, and a newcomer is served",
      members},
 };

@@ -56,6 +56,7 @@ struct Scenario {
   std::uint64_t seed = 0;
 
   std::uint32_t hosts = 4;
+  std::uint32_t workers = 1;  // of each host
   LinkShape link;
   SimLink::Options socket;
   Faults faults;
@@ -85,13 +86,17 @@ struct Scenario {
   std::uint32_t mtu_changes = 0;
   std::uint32_t revocations = 0;  // each of some of the regions that a process has granted
   std::vector<RevokeAt> revokes_at;
-  Duration attack_interval{0};  // 0: nobody attacks
+  Duration attack_interval{0};    // 0: nobody attacks
+  Duration carry_interval{0};     // of a courier; 0: there is none
+  std::uint32_t reshuffles = 0;   // of the sockets that workers of a host share
+  std::uint32_t forgettings = 0;  // of the credentials of all who call a host
   HostileShape hostile;
   std::optional<MemberShape> members;
   std::optional<AddressShape> addresses;
 
   // A restarted callee must be of use again so soon after the first packet that reaches it.
   bool measures_recovery = false;
+  bool measures_reconnection = false;   // the same, also if it dies before it was ever of use
   std::uint32_t least_credentials = 0;  // that each caller is given in the run
   Duration handshake_interval{0};       // on average a caller begins at most one with each callee in so long; 0: any
   double least_success = 0;             // share of the calls that must get an answer

@@ -47,6 +47,7 @@ Simulation::Simulation(const Scenario& scenario, const RunOptions& options)
       stall_lengths_(stream(scenario.seed, "stall lengths")),
       sabotage_(options.sabotage),
       start_(world_.now()) {
+  checker_.expect_workers(scenario_.workers);
   world_.network.set_faults(scenario_.faults);
   world_.network.add_tap([this](const Packet& packet) { checker_.on_datagram(packet); });
   if (scenario_.identity) {
@@ -61,6 +62,14 @@ Simulation::Simulation(const Scenario& scenario, const RunOptions& options)
   if (scenario_.attack_interval.count() != 0) {
     attacker_ = std::make_unique<Attacker>(world_);
     if (!scenario_.identity) checker_.expect_misrouting();
+  }
+  if (scenario_.carry_interval.count() != 0) {
+    std::vector<std::vector<Address>> addresses;
+    for (const auto& host : hosts_) addresses.push_back(host->data_addresses());
+    courier_ = std::make_unique<Courier>(world_, std::move(addresses));
+  }
+  if (scenario_.measures_reconnection) {
+    reconnection_ = std::make_unique<Reconnection>(world_, checker_, hosts_, scenario_.identity.has_value());
   }
   if (scenario_.workload.lapsing) lapse_ = std::make_unique<Lapse>(world_, checker_, scenario_.workload);
   if (scenario_.addresses) {
@@ -122,7 +131,9 @@ void Simulation::make_hosts() {
       hostile_.push_back(std::make_unique<HostileSender>(world_, scenario_.hostile, id - honest, sabotage_));
       application = hostile_.back().get();
     }
-    hosts_.push_back(std::make_unique<Host>(world_, id, config, scenario_.socket, identity, *application));
+    hosts_.push_back(std::make_unique<Host>(
+        world_, id, config, scenario_.socket, identity, *application,
+        HostWorkers{.count = scenario_.workers, .share_a_name = sabotage_ == Sabotage::share_a_name}));
     hosts_.back()->set_timer_lateness(scenario_.timer_lateness);
     workload_.add_host(*hosts_.back());
     if (member_trial_) member_trial_->add_host(*hosts_.back());
@@ -180,6 +191,20 @@ void Simulation::plan_faults() {
     world_.queue.at(any_time(stalls), [this, host] { stall(host); });
   }
   for (std::uint32_t i = 0; i < scenario_.mtu_changes; ++i) plan_mtu_change(mtus);
+  plan_worker_faults();
+}
+
+void Simulation::plan_worker_faults() {
+  Random faults = stream(scenario_.seed, "worker faults");
+  const auto plan = [&](std::uint32_t count, void (Host::*happens)()) {
+    for (std::uint32_t i = 0; i < count; ++i) {
+      world_.queue.at(any_time(faults), [this, happens, host = any_host(faults)] {
+        if (!is_over_) (hosts_[host].get()->*happens)();
+      });
+    }
+  };
+  plan(scenario_.reshuffles, &Host::reshuffle);
+  plan(scenario_.forgettings, &Host::forget_callers);
 }
 
 void Simulation::plan_partition(Random& random) {
@@ -202,7 +227,9 @@ void Simulation::plan_crash(Random& random, bool orderly) {
       return;
     }
     world_.journal.note(world_.now(), "close host", {host});
-    hosts_[host]->engine().close(world_.now());
+    for (std::size_t which = 0; which < hosts_[host]->engines(); ++which) {
+      hosts_[host]->engine(which).close(world_.now());
+    }
     hosts_[host]->wake();
     // A closed process ends in any case, unless it crashed meanwhile.
     world_.queue.after(kClosingTime, [this, host, absence, life = hosts_[host]->life()] {
@@ -264,6 +291,7 @@ void Simulation::restore() {
   world_.network.heal();
   if (attacker_) attacker_->stop();
   if (address_trial_) address_trial_->stop();
+  if (courier_) courier_->stop();
   end_hostile();
   for (const auto& host : hosts_) {
     if (!host->is_up()) host->start();
@@ -303,13 +331,14 @@ void Simulation::check_leftovers(Duration patience) {
   // A credential may just be renewed; but there is always a moment at which none is.
   run_until(world_.now() + patience, [this] {
     return std::ranges::all_of(hosts_, [](const auto& host) {
-      return host->handshaker() == nullptr ||
-             (host->handshaker()->endpoint_stats().connections == 0 && !host->handshaker()->has_news() &&
-              host->engine().census().packets_in_flight == 0);
+      return host->handshaker() == nullptr || (host->handshaker()->endpoint_stats().connections == 0 &&
+                                               !host->handshaker()->has_news() && host->packets_in_flight() == 0);
     });
   });
   for (const auto& host : hosts_) {
-    checker_.check_nothing_left(host->id(), host->engine().census(), host->buffers_in_use());
+    for (std::size_t which = 0; which < host->engines(); ++which) {
+      checker_.check_nothing_left(host->id(), host->engine(which).census(), host->buffers_in_use());
+    }
     checker_.check_no_memory_left(*host);
     if (host->handshaker() == nullptr) continue;
     checker_.check_nothing_left(host->id(), *host->handshaker(), scenario_.limits.credentials);
@@ -394,6 +423,7 @@ Report Simulation::run() {
   if (sabotage_ != Sabotage::none) world_.queue.at(start_ + scenario_.span / 2, [this] { sabotage_hosts(); });
   if (attacker_) attacker_->start(scenario_.attack_interval);
   if (address_trial_) address_trial_->start();
+  if (courier_) courier_->start(scenario_.carry_interval);
   run_until(start_ + scenario_.span, [this] { return workload_.is_done() && world_.now() >= start_ + scenario_.span; });
   workload_.stop();
   if (member_trial_) member_trial_->stop();
@@ -425,6 +455,7 @@ Report Simulation::run() {
     checker_.violation("nobody was told that a clock or a certificate is wrong");
   }
   if (recovery_) recovery_->check_end();
+  if (reconnection_) reconnection_->check_end();
   if (lapse_) lapse_->check_end();
   if (address_trial_) address_trial_->check_end();
 
@@ -457,7 +488,9 @@ Report Simulation::report() {
   for (const auto& hostile : hostile_) report.hostile += hostile->totals();
   if (service_) report.served = service_->totals();
   for (const auto& host : hosts_) {
-    report.engines += host->engine().events().counters;
+    for (std::size_t which = 0; which < host->engines(); ++which) {
+      report.engines += host->engine(which).events().counters;
+    }
     if (host->handshaker() == nullptr) continue;
     report.handshakes += host->handshaker()->endpoint_stats().started;
     report.credentials += host->handshaker()->stats().installed;

@@ -11,11 +11,13 @@
 #include "sim/address_trial.h"
 #include "sim/attacker.h"
 #include "sim/checker.h"
+#include "sim/courier.h"
 #include "sim/host.h"
 #include "sim/hostile_sender.h"
 #include "sim/hostile_service.h"
 #include "sim/lapse.h"
 #include "sim/member_trial.h"
+#include "sim/reconnection.h"
 #include "sim/recovery.h"
 #include "sim/scenario.h"
 #include "sim/workload.h"
@@ -75,6 +77,7 @@ class Simulation {
   void stall(HostId host);
   void plan_mtu_change(Random& random);
   void plan_revocation(Random& random);
+  void plan_worker_faults();
   HostId any_host(Random& random) const;
   Instant any_time(Random& random) const;
   void restore();
@@ -100,7 +103,9 @@ class Simulation {
   std::unique_ptr<MemberTrial> member_trial_;            // if there is one
   std::vector<std::unique_ptr<Host>> hosts_;
   std::unique_ptr<Attacker> attacker_;
+  std::unique_ptr<Courier> courier_;  // if there is one
   std::unique_ptr<Recovery> recovery_;
+  std::unique_ptr<Reconnection> reconnection_;
   std::unique_ptr<Lapse> lapse_;
   std::unique_ptr<AddressTrial> address_trial_;  // if there is one
   std::uint64_t datagrams_ = 0;                  // that reached the switch, if anything depends on it

@@ -30,6 +30,7 @@ MutableByteSpan engines_part(transfer::OutgoingCall& call) {
 struct Workload::Serving {
   Workload* workload;
   HostId host;
+  engine::Engine* engine;
 };
 
 struct Workload::Call {
@@ -38,6 +39,7 @@ struct Workload::Call {
   HostId host = 0;
   std::uint64_t id = 0;
   std::uint64_t parent = 0;
+  engine::Engine* engine = nullptr;  // that it was submitted to
   bool is_chain = false;
   bool ended = false;
 };
@@ -55,12 +57,15 @@ Workload::~Workload() = default;
 void Workload::on_start(HostId host) {
   checker_.on_start(host);
   Site& site = sites_[host];
-  site.serving = std::make_unique<Serving>(Serving{this, host});
+  site.serving.clear();
   site.busy_until = {};
-  engine::Engine& engine = hosts_[host]->engine();
-  for (const auto& [method, run] : {std::pair{kEcho, &run_echo}, std::pair{kNothing, &run_nothing}}) {
-    const auto served = engine.serve(method.id(), method.name(), {.run = run, .context = site.serving.get()});
-    if (!served) checker_.violation(fmt::format("host {} cannot serve: {}", host, served.error().message()));
+  for (std::size_t which = 0; which < hosts_[host]->engines(); ++which) {
+    engine::Engine& engine = hosts_[host]->engine(which);
+    Serving* const serving = site.serving.emplace_back(std::make_unique<Serving>(Serving{this, host, &engine})).get();
+    for (const auto& [method, run] : {std::pair{kEcho, &run_echo}, std::pair{kNothing, &run_nothing}}) {
+      const auto served = engine.serve(method.id(), method.name(), {.run = run, .context = serving});
+      if (!served) checker_.violation(fmt::format("host {} cannot serve: {}", host, served.error().message()));
+    }
   }
   if (std::ranges::find(shape_.callers, host) == shape_.callers.end()) return;
   for (std::uint32_t i = 0; i < shape_.window; ++i) {
@@ -198,10 +203,11 @@ buffer::Sealed* Workload::seal(HostId host, std::uint64_t id, ByteSpan body) {
 }
 
 // The request's bytes, where the engine wants them.
-void Workload::load(HostId host, transfer::OutgoingCall& outgoing, const Instruction& instruction) {
+void Workload::load(HostId host, engine::Engine& engine, transfer::OutgoingCall& outgoing,
+                    const Instruction& instruction) {
   outgoing.bytes = instruction.bytes;
   outgoing.header_bytes = static_cast<std::uint16_t>(instruction.header_bytes);
-  transfer::BlockPool& blocks = hosts_[host]->engine().blocks();
+  transfer::BlockPool& blocks = engine.blocks();
   if (is_large(host, instruction.bytes)) {
     std::vector<std::byte> text(instruction.bytes);
     write_request(text, instruction);
@@ -224,7 +230,7 @@ void Workload::load(HostId host, transfer::OutgoingCall& outgoing, const Instruc
 
 void Workload::submit(HostId host, const Wish& wish) {
   const Instant now = world_.now();
-  engine::Engine& engine = hosts_[host]->engine();
+  engine::Engine& engine = hosts_[host]->engine_to(*hosts_[wish.callee]);
   const auto peer = hosts_[host]->peer(*hosts_[wish.callee]);
   if (!peer) {
     checker_.violation(fmt::format("host {} cannot name host {}: {}", host, wish.callee, peer.error().message()));
@@ -257,6 +263,7 @@ void Workload::submit(HostId host, const Wish& wish) {
   call.workload = this;
   call.host = host;
   call.id = id;
+  call.engine = &engine;
   call.parent = wish.parent;
   call.is_chain = wish.is_chain;
   transfer::OutgoingCall& outgoing = call.outgoing;
@@ -267,7 +274,7 @@ void Workload::submit(HostId host, const Wish& wish) {
   outgoing.priority = instruction.priority;
   outgoing.depth = instruction.depth;
   outgoing.is_patient = checker_.record(id).is_patient;
-  load(host, outgoing, instruction);
+  load(host, engine, outgoing, instruction);
   world_.journal.note(now, "submit id caller callee bytes", {id, host, wish.callee, instruction.bytes});
   if (wish.is_chain) sequels_.tie(host, id, outgoing, choices_);
   engine.submit(outgoing, now);
@@ -278,11 +285,11 @@ void Workload::submit(HostId host, const Wish& wish) {
 void Workload::prepare_cancel(HostId host, Call& call) {
   if (!choices_.chance(shape_.cancelled)) return;
   const Duration delay = choices_.chance(0.3) ? Duration{0} : between(choices_, Duration{0}, Duration{1'000'000});
-  hosts_[host]->run_at(world_.now() + delay, [this, host, target = &call] {
+  hosts_[host]->run_at(world_.now() + delay, [this, target = &call] {
     if (target->ended) return;
     world_.journal.note(world_.now(), "cancel id", {target->id});
     checker_.on_cancel(target->id);
-    hosts_[host]->engine().cancel(target->outgoing, world_.now());
+    target->engine->cancel(target->outgoing, world_.now());
   });
 }
 
@@ -345,16 +352,15 @@ void Workload::check_end() {
 void Workload::run_nothing(void* context, transfer::IncomingTransfer& request, Instant now) {
   auto& serving = *static_cast<Serving*>(context);
   serving.workload->checker_.on_nothing_run();
-  serving.workload->hosts_[serving.host]->engine().reply(request, {}, {}, now);
+  serving.engine->reply(request, {}, {}, now);
 }
 
 void Workload::run_echo(void* context, transfer::IncomingTransfer& request, Instant) {
   auto& serving = *static_cast<Serving*>(context);
-  serving.workload->on_request(serving.host, request);
+  serving.workload->on_request(serving.host, *serving.engine, request);
 }
 
-void Workload::on_request(HostId host, transfer::IncomingTransfer& request) {
-  engine::Engine& engine = hosts_[host]->engine();
+void Workload::on_request(HostId host, engine::Engine& engine, transfer::IncomingTransfer& request) {
   ByteSpan message{request.delivery.request, request.bytes};
   std::size_t header_bytes = request.header_bytes;
   if (buffer::Landing* const landing = request.landing()) {
@@ -384,7 +390,7 @@ void Workload::on_request(HostId host, transfer::IncomingTransfer& request) {
   const std::uint64_t key = next_pending_++;
   Site& site = sites_[host];
   Pending& pending = site.pending[key];
-  pending = {.transfer = &request, .instruction = record->instruction, .bytes = request.bytes};
+  pending = {.transfer = &request, .engine = &engine, .instruction = record->instruction, .bytes = request.bytes};
   if (record->instruction.keeps_request && request.delivery.pin != nullptr) {
     detail::pin(request.delivery.pin);
     pending.pin = request.delivery.pin;
@@ -437,7 +443,7 @@ void Workload::answer(HostId host, std::uint64_t key, bool well) {
     detail::unpin(pending.pin);
   }
   checker_.on_answered(host, pending.instruction.id, pending.bytes);
-  engine::Engine& engine = hosts_[host]->engine();
+  engine::Engine& engine = *pending.engine;
   if (!well) {
     engine.fail(*pending.transfer, Code::application, fmt::format("no {}", pending.instruction.id), world_.now());
     return;

@@ -74,6 +74,8 @@ enum class Sabotage : std::uint8_t {
   // Of callees whose callers' addresses change.
   moves_at_once,
   never_moves,
+  // Of workers.
+  share_a_name,
 };
 
 // One per run. Lives longer than the hosts.
@@ -101,6 +103,7 @@ class Workload final : public Application {
   // A request that a handler has and has not answered.
   struct Pending {
     transfer::IncomingTransfer* transfer = nullptr;
+    engine::Engine* engine = nullptr;  // that it came to
     Instruction instruction;
     ByteSpan request;  // valid while `pin` is held
     detail::Pin* pin = nullptr;
@@ -118,8 +121,8 @@ class Workload final : public Application {
   struct Site {
     std::map<std::uint64_t, Pending> pending;
     std::vector<std::unique_ptr<Call>> calls;
-    std::unique_ptr<Serving> serving;
-    std::vector<detail::Pin*> kept;  // by sabotage
+    std::vector<std::unique_ptr<Serving>> serving;  // one for each engine
+    std::vector<detail::Pin*> kept;                 // by sabotage
     std::uint32_t submitted = 0;
     Instant busy_until{};
   };
@@ -138,10 +141,10 @@ class Workload final : public Application {
   std::uint32_t choose_large_bytes();
   bool is_large(HostId host, std::size_t bytes) const;
   buffer::Sealed* seal(HostId host, std::uint64_t id, ByteSpan body);
-  void load(HostId host, transfer::OutgoingCall& outgoing, const Instruction& instruction);
+  void load(HostId host, engine::Engine& engine, transfer::OutgoingCall& outgoing, const Instruction& instruction);
   void prepare_cancel(HostId host, Call& call);
   bool has_lost_pieces(const CallRecord& record, Code code) const;
-  void on_request(HostId host, transfer::IncomingTransfer& request);
+  void on_request(HostId host, engine::Engine& engine, transfer::IncomingTransfer& request);
   void on_complete(Call& call, const transfer::Outcome& outcome);
   // The parent may have gone, with its process.
   void answer_parent(HostId host, std::uint64_t parent, bool well);

@@ -79,7 +79,7 @@ void Core::on_timeout(Instant now) {
           send_hello(peer, now);
         } else if (peer.has_forged_replies) {
           give_up_hello(peer, Code::unauthenticated, kWrongSecret, now);
-        } else if (peer.own_replies != 0) {
+        } else if (peer.has_own_replies) {
           give_up_hello(peer, Code::invalid_argument, kOwnAddress, now);
         } else {
           give_up_hello(peer, Code::peer_failed, has_identity() ? kNoAnswer : kNoAnswerToSecret, now);
@@ -99,7 +99,7 @@ void Core::on_deadline(OutgoingCall& call, Instant now) {
   const Path* path = path_of(*peers.at(call.peer));
   if ((path == nullptr || path->state == Path::State::hello) && (peer.saying_hello() || peer.wants_credential)) {
     if (peer.has_forged_replies) return fail_call(call, Code::unauthenticated, kWrongSecret, now);
-    if (peer.own_replies != 0) return fail_call(call, Code::invalid_argument, kOwnAddress, now);
+    if (peer.has_own_replies) return fail_call(call, Code::invalid_argument, kOwnAddress, now);
     return fail_call(call, Code::timeout, "the deadline passed before the peer answered at all", now);
   }
   fail_call(call, Code::timeout, "the deadline passed", now);
@@ -145,6 +145,7 @@ void Core::on_path_timer(Path& path, Instant now) {
     if (silent >= probe_after && now - path.last_sent >= probe_after) {
       path.probe_wanted = true;
       path.probes_owed = 1;
+      repeat_hello(path, now);
       if (silent >= config.timeouts.silence / 4 && !std::exchange(path.probing, true)) {
         tell_health(path, event::PeerHealth::probing);
       }
@@ -268,19 +269,19 @@ void Core::end_path(Path& path, Code code, const char* sentence, bool requeue, I
   if (was_current) {
     peer->path = std::exchange(peer->candidate, kNoPath);
     peer->renewing = false;  // there is nothing left to replace
-    peer->lost_path = peer->wants_credential;
+    peer->lost_path = peer->wants_credential || peer->path != kNoPath;
   } else if (peer->candidate != kNoPath && find_path(peer->candidate) == nullptr) {
     peer->candidate = kNoPath;
   }
   if (!peer->has_queued() || closed) return;
   Path* current = path_of(*peer);
   if (current == nullptr) {
-    hurry_after_loss(*peer);
+    hurry_after_loss(*peer, now);
     start_hello(*peer, now);
   } else if (current->state != Path::State::hello) {
     touch(*current);  // it carries what the other one gave back
   } else {
-    hurry_after_loss(*peer);
+    hurry_after_loss(*peer, now);
   }
 }
 

@@ -80,6 +80,7 @@ struct Core : Bounds {
   // ---- handshake.cc ----
   void start_hello(Peer& peer, Instant now);
   void send_hello(Peer& peer, Instant now);
+  void hurry_hello(Peer& peer, Instant sent_at, Instant now);
   // `certificate`: KnownCredential::member.
   void meet(Path& path, std::string_view claimed, transfer::ProvenNames proven, std::uint64_t certificate);
   void on_hello(ByteSpan datagram, const Address& from, Instant now);
@@ -108,7 +109,7 @@ struct Core : Bounds {
   bool find_caller(const CredentialId& id, Instant now, KnownCredential& out) const {
     return config.credentials->find(id, now, out) && now < out.expires;
   }
-  void hurry_after_loss(Peer& peer);
+  void hurry_after_loss(Peer& peer, Instant now);
   void want_credential(Peer& peer, bool suspects, Hurry hurry = Hurry::none);
   void doubt_address(Peer& peer);
   void install_credential(Peer& peer, const Credential& credential, Instant now);
@@ -133,6 +134,7 @@ struct Core : Bounds {
   // The open path that the process at `remote` calls `number`. Null: none.
   Path* find_open(const Address& remote, std::uint32_t number);
   static bool is_in_flight(const Path& path, std::uint32_t number_low);
+  static Instant sent_at(const Path& path, std::uint32_t number_low);  // of one that is
   // False, too, if there is no key.
   bool is_tag_of(const crypto::KeyBytes* reset_key, std::uint64_t sequence, ByteSpan context, const std::byte* tag);
 
@@ -192,6 +194,7 @@ struct Core : Bounds {
   void on_room(Path& path, Instant now);
   void doubt_incarnation(Path& path, Instant now);
   void doubt_while_confirming(Path& path, Instant now);
+  void repeat_hello(Path& path, Instant now);
 
   // ---- call.cc ----
   void submit(OutgoingCall& call, Instant now);

@@ -53,10 +53,14 @@ void Core::want_credential(Peer& peer, bool suspects, Hurry hurry) {
   wanted.push_back({.peer = peer.index, .suspects = suspects, .hurry = hurry, .suspected = peer.credential.id()});
 }
 
-// A handshake that was under way when the path was given up has spoken to nobody for long, and tries rarely by now. Who
-// calls the peer again does not wait for that.
-void Core::hurry_after_loss(Peer& peer) {
-  if (std::exchange(peer.lost_path, false) && peer.wants_credential) want_credential(peer, true, Hurry::path_lost);
+// A handshake or a hello that was under way when the path was given up has not been answered for long, and tries rarely
+// by now. Who calls the peer again does not wait for that.
+void Core::hurry_after_loss(Peer& peer, Instant now) {
+  if (!std::exchange(peer.lost_path, false)) return;
+  if (peer.wants_credential) return want_credential(peer, true, Hurry::path_lost);
+  if (const Path* path = path_of(peer); path != nullptr && path->state == Path::State::hello && peer.saying_hello()) {
+    send_hello(peer, now);
+  }
 }
 
 // Nobody listens where the credential says: the peer may be back elsewhere. What waits goes on waiting for a new one.
@@ -252,6 +256,10 @@ bool Core::is_in_flight(const Path& path, std::uint32_t number_low) {
   return sent.contains(number) && sent[number].state != recovery::PacketState::acked;
 }
 
+Instant Core::sent_at(const Path& path, std::uint32_t number_low) {
+  return path.loss.sent()[peer::expand(number_low, path.next_number - 1)].sent_at;
+}
+
 Path* Core::find_open(const Address& remote, std::uint32_t number) {
   Path* path = nullptr;
   if (has_identity()) {
@@ -274,7 +282,9 @@ void Core::on_unknown_path(ByteSpan datagram, const Address& from, Instant now) 
   Peer& peer = *path->peer;
   if (has_identity()) {
     want_credential(peer, true, Hurry::heard_from);
-  } else if (peer.candidate == kNoPath && !peer.saying_hello()) {
+  } else if (peer.saying_hello()) {
+    hurry_hello(peer, sent_at(*path, unknown->number_low), now);
+  } else if (peer.candidate == kNoPath) {
     start_hello(peer, now);
   }
 }

@@ -97,7 +97,7 @@ void Core::start_hello(Peer& peer, Instant now) {
   peer.hello_started = now;
   peer.hellos_sent = 0;
   peer.has_forged_replies = false;
-  peer.own_replies = 0;
+  peer.has_own_replies = false;
   peer.timer.tag = static_cast<std::uint32_t>(TimerKind::peer);
   if (peer.candidate == kNoPath) {
     events.emit(event::PeerHealthChanged{{}, path->id, peer.name, event::PeerHealth::connecting});
@@ -130,11 +130,18 @@ void Core::send_hello(Peer& peer, Instant now) {
     std::ranges::copy(keying->hello_mac(*scratch_mac)(bound.span()), datagram + wire::covered_bytes(hello));
     send_plain(peer.address, {datagram, bytes});
   }
-  Duration wait = kFirstHelloRetry * (1 << std::min(peer.hellos_sent, 5u));
+  Duration wait = kFirstHelloRetry * (1 << std::min<unsigned>(peer.hellos_sent, 5));
   wait = std::min(wait, kLongestHelloRetry);
   wait += wait * static_cast<std::int64_t>(random.below(256)) / 1024;
-  ++peer.hellos_sent;
+  if (peer.hellos_sent != 255) ++peer.hellos_sent;
+  peer.hello_sent = now;
   wheel.arm(peer.timer, now + wait);
+}
+
+// A packet that left at `sent_at` has reached a process that did not know it. A hello that had left before has met the
+// process before, or none, and is said again at once. Who repeats that word gains nothing: the hello is newer then.
+void Core::hurry_hello(Peer& peer, Instant sent_at, Instant now) {
+  if (peer.hello_sent < sent_at) send_hello(peer, now);
 }
 
 // The hello failed. A first path takes its queued calls with it; a candidate just goes.
@@ -175,7 +182,7 @@ void Core::on_hello_reply(ByteSpan datagram, const Address& from, Instant now) {
   Peer& peer = *path->peer;
   if (reply.responder.incarnation == incarnation) {
     // Our own hello was sent back to us. Without names to prove, this is the one impostor that can be told apart.
-    ++peer.own_replies;
+    peer.has_own_replies = true;
     return reject(event::Rejection::bad_hello, datagram.size());
   }
   // Only somebody who saw our hello gets this far. There is no limit to how often: it would shut out the true answer,
@@ -209,6 +216,7 @@ void Core::replace_path(Peer& peer, Path& with, const Keying& keying, const wire
     old->draining = true;
     touch(*old);
   } else if (old != nullptr) {
+    wheel.cancel(peer.timer);  // the hello that takes the place of the path is answered
     events.emit(event::PeerRestarted{{}, old->id, peer.name});
     end_path(*old, Code::reset, "the peer restarted", false, now);
   }

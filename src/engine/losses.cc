@@ -153,6 +153,7 @@ void Core::on_loss_timer(Path& path, Instant now) {
         silent >= kRestartSuspicion * path.loss.pto()) {
       doubt_incarnation(path, now);
     }
+    repeat_hello(path, now);
   }
   after_loss_report(path, report, now);
 }
@@ -179,6 +180,12 @@ void Core::on_room(Path& path, Instant now) {
 void Core::doubt_incarnation(Path& path, Instant now) {
   if (path.peer == nullptr || path.draining || path.peer->candidate != kNoPath || path.peer->saying_hello()) return;
   start_hello(*path.peer, now);
+}
+
+// A path probes its peer. A new process does not answer the probe of a path that is being confirmed, but a hello. If
+// one is under way, it goes along: its own repetitions may have become rare.
+void Core::repeat_hello(Path& path, Instant now) {
+  if (path.state == Path::State::confirming && path.peer->saying_hello()) send_hello(*path.peer, now);
 }
 
 // A new process drops the `first` packets that were meant for the one before, so the probe timeout of a path that is

@@ -218,7 +218,7 @@ struct Peer {
   // Identity mode:
   bool wants_credential = false;  // in Core::wanted, or asked for
   Hurry hurry = Hurry::none;      // in that wish
-  bool lost_path = false;         // while it stood: the next call hurries
+  bool lost_path = false;         // while that or a hello stood: the next call hurries
   bool renewing = false;          // the candidate has a new credential: it takes over although nobody restarted
   CallQueues queue;
 
@@ -230,11 +230,12 @@ struct Peer {
   // ---- the hello under way ----
   std::unique_ptr<std::array<std::byte, 32>> random;  // until its path is open
   Instant hello_started{};
-  std::uint32_t hellos_sent = 0;
-  std::uint32_t own_replies = 0;            // our own hello came back to us
+  Instant hello_sent{};                     // the last of them
   Instant failure_told = Instant::never();  // the last HandshakeFailed event
   std::uint32_t failures_untold = 0;        // since
   std::uint8_t failures = 0;                // to reach it, in a row
+  std::uint8_t hellos_sent = 0;             // up to 255
+  bool has_own_replies = false;             // our own hello came back to us
   bool has_forged_replies = false;          // or its secret is another one
   schedule::Timer timer;
 

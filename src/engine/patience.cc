@@ -68,7 +68,7 @@ void Core::retry_delayed(Instant now) {
 void Core::wake(Peer& peer, Instant now) {
   Path* path = path_of(peer);
   if (path != nullptr && path->state != Path::State::hello) return touch(*path);
-  hurry_after_loss(peer);
+  hurry_after_loss(peer, now);
   if (path == nullptr || !peer.saying_hello()) {  // without a path, the timer is that of try_again_later()
     start_hello(peer, now);
   }

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <vector>
 
 #include "engine/credential_testing.h"
 
@@ -137,6 +138,105 @@ TEST(RestartWhileConfirming, IsNotBelievedOfAServerThatOnlyHearsNothing) {
   ASSERT_TRUE(pair.run_until([&] { return call.completions != 0; }));
   EXPECT_FALSE(call.failed) << call.reply;
   EXPECT_EQ(pair.handled, 1);
+}
+
+// The server stays away for so long that the hellos that look for it have become rare. What then finds it first, a
+// repeated `first` packet, brings a hello along.
+TEST(RestartWhileConfirming, TakesNoLongerAfterALongAbsence) {
+  for (const Duration absence : {150ms, 250ms, 300ms, 350ms, 500ms}) {
+    Pair pair;
+    TestCall killer;
+    pair.call(killer, "echo", "kills", {}, 60s);
+    kill_with_first_packet(pair);
+    pair.dead = {pair.addresses[1]};
+    pair.run_for(absence);
+    pair.dead.clear();
+    pair.start(1);
+    pair.serve_echo();
+    NextPacket reached(pair);
+    Instant last = pair.now;
+    ASSERT_TRUE(pair.run_until([&] { return killer.completions != 0 || (last = pair.now, false); }));
+    EXPECT_EQ(killer.code, Code::reset);
+    EXPECT_LE(last - reached.at, kFirstProbe + 2 * pair.latency) << absence / 1ms << " ms away";
+  }
+}
+
+// The same of an open path: the word that the path is not known brings the hello.
+TEST(RestartOfAnOpenPath, TakesNoLongerAfterALongAbsence) {
+  for (const Duration absence : {150ms, 250ms, 300ms, 350ms, 500ms}) {
+    Pair pair;
+    pair.serve_echo();
+    TestCall before, lost;
+    pair.call(before, "echo", "body", {}, 60s);
+    ASSERT_TRUE(pair.run_until([&] { return before.completions != 0; }));
+    pair.run_for(50ms);
+    pair.dead = {pair.addresses[1]};
+    pair.call(lost, "echo", "lost", {}, 60s);
+    pair.run_for(absence);
+    pair.dead.clear();
+    pair.start(1);
+    pair.serve_echo();
+    NextPacket reached(pair);
+    Instant last = pair.now;
+    ASSERT_TRUE(pair.run_until([&] { return lost.completions != 0 || (last = pair.now, false); }));
+    EXPECT_EQ(lost.code, Code::reset);
+    EXPECT_LE(last - reached.at, 4 * pair.latency) << absence / 1ms << " ms away";
+  }
+}
+
+// The caller has given the path up, and a hello that nobody answered has its place. Who calls then does not wait for
+// the hello's next repetition.
+TEST(RestartOfAnOpenPath, IsNoticedByTheFirstCallAfterThePathWasGivenUp) {
+  for (const Duration silence : {400ms, 600ms, 900ms}) {
+    Pair pair;
+    pair.configs[0].timeouts.silence = silence;
+    pair.start(0);
+    pair.serve_echo();
+    TestCall before, lost, after;
+    pair.call(before, "echo", "body", {}, 60s);
+    ASSERT_TRUE(pair.run_until([&] { return before.completions != 0; }));
+    pair.run_for(50ms);
+    pair.dead = {pair.addresses[1]};
+    pair.call(lost, "echo", "lost", {}, 60s);
+    Instant last = pair.now, called;
+    lost.then = [&](TestCall&) {
+      pair.dead.clear();
+      pair.start(1);
+      pair.serve_echo();
+      called = pair.now;
+      pair.call(after, "echo", "after", {}, 60s);
+    };
+    ASSERT_TRUE(pair.run_until([&] { return after.completions != 0 || (last = pair.now, false); }));
+    EXPECT_EQ(lost.code, Code::peer_failed);
+    EXPECT_FALSE(after.failed) << after.reply;
+    EXPECT_LE(last - called, 4 * pair.latency) << silence / 1ms << " ms of silence";
+  }
+}
+
+// Whoever repeats the word that a path is not known has one hello said by it.
+TEST(RestartOfAnOpenPath, IsNotLookedForEachTimeThatItsWordIsRepeated) {
+  Pair pair;
+  pair.serve_echo();
+  TestCall before, lost;
+  pair.call(before, "echo", "body", {}, 60s);
+  ASSERT_TRUE(pair.run_until([&] { return before.completions != 0; }));
+  pair.run_for(50ms);
+  pair.start(1);
+  pair.call(lost, "echo", "lost", {}, 60s);
+  std::vector<std::byte> word;
+  int hellos = 0;
+  pair.on_wire = [&](int from, MutableByteSpan datagram) {
+    if (from == 1 && datagram[0] == wire::kUnknownPathByte) word.assign(datagram.begin(), datagram.end());
+    hellos += from == 0 && wire::decode_header(datagram.data()).type == wire::PacketType::hello;
+  };
+  ASSERT_TRUE(pair.run_until([&] { return hellos == 1; }));
+  ASSERT_FALSE(word.empty());
+  for (int i = 0; i < 100; ++i) {
+    std::vector<std::byte> copy = word;
+    pair.client().on_datagram(copy, pair.addresses[1], 0, nullptr, pair.now);
+    pair.turn(0);
+  }
+  EXPECT_EQ(hellos, 1);
 }
 
 TEST_F(IdentityMode, ARestartWhileAPathIsConfirmedCostsOneHandshake) {

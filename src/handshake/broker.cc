@@ -170,9 +170,7 @@ void Broker::begin(const Address& address, Contact& peer, Instant now) {
 // A handshake that spoke to nobody begins anew: its own repetitions have become rare. In the place that it has.
 void Broker::begin_anew(const Address& address, Contact& peer, Instant now) {
   if (peer.tag == 0 || endpoint_.has_heard(peer.tag)) return;
-  endpoint_.abandon(peer.tag, now);
-  end(address, peer);
-  begin(address, peer, now);
+  restart(address, peer, now);
 }
 
 // The peer is there now: neither a handshake that spoke to nobody nor one that waits because earlier ones failed waits
@@ -214,6 +212,7 @@ void Broker::on_outcome(const Outcome& outcome, Instant now) {
   const Address address = tagged->second;
   Contact& peer = contacts_[address];
   end(address, peer);
+  peer.restarts = 0;
   std::optional<Error> failure = outcome.failure;
   if (!failure && options_.denies && options_.denies(outcome.names)) {
     failure = Error(Code::unauthenticated, "\"" + outcome.names.first() + "\" is on the list of revoked names");
@@ -327,6 +326,7 @@ void Broker::on_datagram(MutableByteSpan datagram, const Address& from, Instant 
   now_ = now;
   endpoint_.on_datagram(datagram, from, now);
   take_outcomes(now);
+  note_heard(from, now);
 }
 
 // Counts only if it quotes what we sent last: the connection ids in it cannot be guessed.
@@ -350,6 +350,7 @@ void Broker::on_timeout(Instant now) {
   map_.expire(now);
   take_outcomes(now);
   make_way(now);
+  look_for_silence(now);
   while (!later_.empty() && later_.begin()->first <= now) {
     const Address address = later_.extract(later_.begin()).value().second;
     Contact& peer = contacts_[address];
@@ -362,6 +363,7 @@ Instant Broker::next_deadline() const {
   Instant next = earliest(endpoint_.next_deadline(), plan_.next_deadline());
   if (!later_.empty()) next = earliest(next, later_.begin()->first);
   if (!unanswered_.empty()) next = earliest(next, unanswered_.begin()->first);
+  if (!heard_.empty()) next = earliest(next, heard_.begin()->first);
   return earliest(next, map_.next_deadline());
 }
 

@@ -30,6 +30,10 @@ namespace weir::handshake {
 // gives its place to one that waits for a place, and is tried again later, with twice the patience each time, for as
 // long as a handshake may take. Such further tries have a quarter of the places at most.
 //
+// A peer that restarts in the middle of a handshake answers nothing more of it. A handshake that was heard and then
+// hears nothing for kSilence, or for kSilentProbes probe timeouts of QUIC if that is longer, begins anew in its place,
+// with twice the patience each time, at most kMostRestarts times in a row.
+//
 // One per pool; one thread at a time, but for map() and caller_names(). No I/O, no clock, no threads: after each call
 // that takes `now`, take all datagrams and news, then come back at next_deadline() at the latest.
 class Broker {
@@ -101,7 +105,10 @@ class Broker {
   static constexpr std::size_t kQuotedBytes = 24;  // what an ICMP message surely quotes; a QUIC header's ids are in it
   static constexpr std::size_t kMaxRefusals = 256;
   static constexpr Duration kPatience = std::chrono::milliseconds(150);  // two first datagrams and a round trip
-  static constexpr std::size_t kShareOfSilent = 4;                       // they have one place in so many
+  static constexpr Duration kSilence = std::chrono::milliseconds(76);    // QUIC's first probe timeout (initial_rtt)
+  static constexpr int kSilentProbes = 2;
+  static constexpr std::uint32_t kMostRestarts = 4;
+  static constexpr std::size_t kShareOfSilent = 4;  // they have one place in so many
 
   // Somebody we call, by address.
   struct Contact {
@@ -111,11 +118,13 @@ class Broker {
     bool is_wanted = false;                      // somebody waits for news
     Instant wanted_since{};                      // if so
     std::uint32_t silences = 0;                  // how often it gave up its place since it was last heard
+    std::uint32_t restarts = 0;                  // of handshakes that were heard, since one has ended by itself
     Instant made_at{};                           // when our last handshake with it succeeded
     CredentialId answered{};                     // of its last handshake with us,
     Instant answered_at{};                       // and when
     bool is_silent = false;                      // the handshake under way counts in silent_running_
     Instant patience_ends = Instant::never();    // its place in unanswered_
+    Instant silence_ends = Instant::never();     // its place in heard_
     std::array<std::byte, kQuotedBytes> sent{};  // the beginning of what was sent last
   };
 
@@ -129,11 +138,15 @@ class Broker {
   void ask(const Address& address, Contact& contact, Instant now);
   void start(Instant now);
   void begin(const Address& address, Contact& contact, Instant now);
+  void restart(const Address& address, Contact& contact, Instant now);
   void begin_anew(const Address& address, Contact& contact, Instant now);
   void reach(const Address& address, Contact& contact, Instant now);
   void end(const Address& address, Contact& contact);
   void await_answer(const Address& address, Contact& contact, Instant now);
   void make_way(Instant now);
+  void note_heard(const Address& address, Instant now);
+  void look_for_silence(Instant now);
+  Instant silence_end(const Contact& contact) const;
   void try_later(const Address& address, Contact& contact, Instant now);
   void take_outcomes(Instant now);
   void on_outcome(const Outcome& outcome, Instant now);
@@ -154,6 +167,7 @@ class Broker {
   std::unordered_map<std::uint64_t, Address> by_tag_;
   std::set<std::pair<Instant, Address>> later_;       // suspected again too soon
   std::set<std::pair<Instant, Address>> unanswered_;  // handshakes under way that have heard nothing, as far as we know
+  std::set<std::pair<Instant, Address>> heard_;       // handshakes under way that have, with when to look again
   std::size_t silent_running_ = 0;
   std::uint64_t next_tag_ = 1;
   std::uint64_t hosts_told_ = 0,

@@ -10,6 +10,7 @@ namespace weir::handshake {
 void Broker::end(const Address& address, Contact& peer) {
   by_tag_.erase(std::exchange(peer.tag, 0));
   unanswered_.erase({std::exchange(peer.patience_ends, Instant::never()), address});
+  heard_.erase({std::exchange(peer.silence_ends, Instant::never()), address});
   if (std::exchange(peer.is_silent, false)) --silent_running_;
 }
 
@@ -38,6 +39,45 @@ void Broker::make_way(Instant now) {
       try_later(address, peer, now);
       start(now);
     }
+  }
+}
+
+// In the place that it has.
+void Broker::restart(const Address& address, Contact& peer, Instant now) {
+  endpoint_.abandon(peer.tag, now);
+  end(address, peer);
+  begin(address, peer, now);
+}
+
+// Something may have come from there: once the handshake with it is heard, its silence is measured.
+void Broker::note_heard(const Address& address, Instant now) {
+  const auto found = contacts_.find(address);
+  if (found == contacts_.end()) return;
+  Contact& peer = found->second;
+  if (peer.tag == 0 || !peer.silence_ends.is_never() || peer.restarts >= kMostRestarts) return;
+  if (!endpoint_.has_heard(peer.tag)) return;
+  peer.silence_ends = std::max(silence_end(peer), now);
+  heard_.insert({peer.silence_ends, address});
+}
+
+Instant Broker::silence_end(const Contact& peer) const {
+  const auto progress = endpoint_.progress(peer.tag);
+  const Duration silence = std::max(kSilence, kSilentProbes * progress->probe_timeout);
+  return progress->last_received + silence * (std::int64_t{1} << peer.restarts);
+}
+
+void Broker::look_for_silence(Instant now) {
+  while (!heard_.empty() && heard_.begin()->first <= now) {
+    const Address address = heard_.extract(heard_.begin()).value().second;
+    Contact& peer = contacts_[address];
+    peer.silence_ends = silence_end(peer);
+    if (peer.silence_ends > now) {
+      heard_.insert({peer.silence_ends, address});
+      continue;
+    }
+    peer.silence_ends = Instant::never();
+    ++peer.restarts;
+    restart(address, peer, now);
   }
 }
 

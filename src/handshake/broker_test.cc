@@ -62,6 +62,31 @@ TEST(Broker, ManySilentAddressesDoNotKeepLivingOnesWaiting) {
   EXPECT_EQ(caller.broker->stats().connections, 0u);
 }
 
+// A server that dies after its k-th datagram, and is back at once. A handshake that was heard begins anew after a probe
+// timeout of QUIC; one that was not is answered by the new process.
+TEST(Broker, APeerThatRestartsInTheMiddleOfAHandshakeIsFoundWithinAProbeTimeout) {
+  constexpr Duration kProbe = 76ms;
+  for (std::size_t k = 1; k <= 3; ++k) {
+    Network network(1);
+    BrokerNode caller(kClientAddress, 11);
+    network.add(caller.at, caller);
+    BrokerNode server(living(1), 100), restarted(living(1), 101);
+    network.add(server.at, server);
+    std::size_t sent = 0;
+    network.watch = [&](const Address& from, const Address&, ByteSpan) {
+      if (from == server.at && ++sent == k) network.add(restarted.at, restarted);
+      return true;
+    };
+    Alarm alarm;
+    network.add(Address::v4(1, 1), alarm);
+    caller.broker->want(living(1), "", network.now());
+    alarm.pass(network, 2 * kProbe);
+    const std::vector<Broker::News> news = caller.news();
+    ASSERT_EQ(news.size(), 1u) << "datagram " << k;
+    EXPECT_FALSE(news[0].failure.has_value());
+  }
+}
+
 // Callers of peers that died call them again: what is under way is tried anew, and takes nobody's place.
 TEST(Broker, ManySilentAddressesThatAreCalledAgainDoNotKeepLivingOnesWaitingEither) {
   constexpr std::uint32_t kSilent = 640, kLiving = 32;

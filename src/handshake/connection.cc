@@ -77,7 +77,13 @@ Result<std::unique_ptr<Connection>> Connection::respond(Context& context, Connec
 }
 
 Connection::Connection(Context& context, Role role, ConnectionIds::Owner owner, const Address& remote, Instant now)
-    : context_(&context), role_(role), remote_(remote), owner_(owner), end_(now + context.timeout), path_(remote) {
+    : context_(&context),
+      role_(role),
+      remote_(remote),
+      owner_(owner),
+      end_(now + context.timeout),
+      path_(remote),
+      last_received_(now) {
   outcome_.inbound = role == Role::responder;
   outcome_.remote = remote;
 }
@@ -111,7 +117,10 @@ void Connection::receive(ByteSpan datagram, bool proven, Instant now) {
   if (has_keys_ && inbound() && ngtcp2_conn_get_negotiated_version(quic_) == 0) {
     return fail(Error(Code::refused, remote().to_string() + " sent no QUIC transport parameters"), Ending::silent);
   }
-  if (error == 0) return advance();
+  if (error == 0) {
+    last_received_ = now;
+    return advance();
+  }
   if (error == NGTCP2_ERR_DRAINING) {
     ngtcp2_connection_close_error close;
     ngtcp2_conn_get_connection_close_error(quic_, &close);
@@ -142,6 +151,10 @@ void Connection::abandon_silently() {
 void Connection::abandon() {
   outcome_taken_ = true;
   fail(Error(Code::cancelled, "abandoned"), Ending::application);
+}
+
+Duration Connection::probe_timeout() const {
+  return std::chrono::nanoseconds(static_cast<std::int64_t>(ngtcp2_conn_get_pto(quic_)));
 }
 
 Instant Connection::deadline() const {

@@ -87,6 +87,10 @@ class Connection {
 
   bool inbound() const { return role_ == Role::responder; }
   bool heard() const { return heard_; }
+  // When something last came that QUIC could use, or was dropped as old: the beginning if nothing has.
+  Instant last_received() const { return last_received_; }
+  // Of QUIC, without its doubling.
+  Duration probe_timeout() const;
   bool established() const { return established_; }
   bool over() const { return over_; }
   // Once it is over: the last datagram, which tells the peer, or 0 if there is nothing to tell.
@@ -137,6 +141,7 @@ class Connection {
   bool inbound_too_large_ = false;
 
   std::size_t datagrams_ = 0;
+  Instant last_received_;
   bool heard_ = false;        // something that TLS could use has come
   bool proven_ = false;       // the peer receives at its address
   bool has_keys_ = false;     // of a level above the first

@@ -73,6 +73,13 @@ bool Endpoint::has_heard(std::uint64_t tag) const {
   return found != by_tag_.end() && live_.at(found->second).connection->heard();
 }
 
+std::optional<Endpoint::Progress> Endpoint::progress(std::uint64_t tag) const {
+  const auto found = by_tag_.find(tag);
+  if (found == by_tag_.end()) return std::nullopt;
+  const Connection& connection = *live_.at(found->second).connection;
+  return Progress{.last_received = connection.last_received(), .probe_timeout = connection.probe_timeout()};
+}
+
 void Endpoint::on_datagram(MutableByteSpan datagram, const Address& from, Instant now) {
   if (datagram.size() < kMinDatagramBytes || datagram.size() > kMaxDatagramBytes) {
     ++stats_.dropped_garbage;

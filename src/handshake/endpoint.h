@@ -88,6 +88,12 @@ class Endpoint {
   // No outcome will come, unless one has been queued already.
   void abandon(std::uint64_t tag, Instant now);
   bool has_heard(std::uint64_t tag) const;  // from the peer, in this handshake
+  // When it began, or last received something; and how long QUIC waits for an answer in it.
+  struct Progress {
+    Instant last_received;
+    Duration probe_timeout;
+  };
+  std::optional<Progress> progress(std::uint64_t tag) const;  // nothing: there is no such handshake
 
   void on_datagram(MutableByteSpan datagram, const Address& from, Instant now);
   void on_timeout(Instant now);

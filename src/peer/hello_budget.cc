@@ -72,6 +72,13 @@ bool HelloBudget::spend(const Address& to, bool is_proven, Instant now) {
   return true;
 }
 
+void HelloBudget::on_credential(const CredentialId& id, const DataAddress& data) {
+  const auto found = entries_.find(data.address);
+  if (!data.validated || found == entries_.end() || found->second.credential == id) return;
+  found->second.credential = id;
+  found->second.left = std::max(found->second.left, 1u);
+}
+
 void HelloBudget::on_answer(const Address& from, Instant now) {
   if (Entry* entry = use(from, now)) entry->answered_at = now;
   if (const auto whole = entries_.find(ip_of(from)); whole != entries_.end()) whole->second.answered_at = now;

@@ -1,6 +1,10 @@
 // How many hellos may still go to addresses that peers say are theirs. A peer that names somebody else's address must
 // not be able to have that one flooded by us, however often it shakes hands (docs/protocol.md, rule I-10).
 //
+// A handshake that succeeds shows that the peer is at its IP: one more hello may go to its address there, whatever went
+// before. So callers of a peer that has restarted do not wait because processes before did not answer. Handshakes are
+// limited themselves (rules I-9 and R-5).
+//
 // What has returned a sealed packet has shown that it wants ours, and is not counted for a while. Any other address has
 // room for kHellos, which comes back slowly. An IP that nobody has proven to be the peer's is counted as a whole, or
 // its ports could be named one after the other; of an IP that is proven, each port.
@@ -37,6 +41,8 @@ class HelloBudget {
   // Counts one hello. False: it must not be sent; there were too many, or there is no room to count it.
   // `is_proven`: the peer has shown by other means that it receives at this IP.
   [[nodiscard]] bool spend(const Address& to, bool is_proven, Instant now);
+  // A handshake has made this credential, whose hellos go to that address. Said again, it changes nothing.
+  void on_credential(const CredentialId& id, const DataAddress& data);
   // A sealed packet came back from there.
   void on_answer(const Address& from, Instant now);
   // The address to say hello to, of what one peer offers (one at least). Proven ones that have hellos left come first,
@@ -53,6 +59,7 @@ class HelloBudget {
     std::uint32_t left = kHellos;
     Instant refilled_at{};
     Instant answered_at = kNever;
+    CredentialId credential{};  // the last one that hellos went under
     std::list<Address>::iterator recency;
   };
   using Entries = std::unordered_map<Address, Entry, AddressHash>;

@@ -50,6 +50,23 @@ TEST(HelloBudget, ComesBackSlowlyAndNeverBeyondThree) {
   EXPECT_EQ(hellos(budget, at(2, 1), false, kStart + 1h), 3);
 }
 
+// A peer that restarts before it was ever heard on its data address is greeted all the same.
+TEST(HelloBudget, AHandshakeAllowsOneMoreWhereThePeerHasProvenItsIp) {
+  HelloBudget budget;
+  const auto id = [](int number) { return CredentialId{static_cast<std::byte>(number)}; };
+  const DataAddress proven{.address = at(1, 1), .validated = true}, claimed{.address = at(2, 1)};
+  ASSERT_EQ(hellos(budget, proven.address, true, kStart), 3);
+  ASSERT_EQ(hellos(budget, claimed.address, false, kStart), 3);
+  for (int number = 1; number <= 3; ++number) {
+    for (int again = 0; again < 3; ++again) {
+      budget.on_credential(id(number), proven);
+      budget.on_credential(id(number), claimed);
+      EXPECT_EQ(hellos(budget, proven.address, true, kStart), again == 0 ? 1 : 0);
+      EXPECT_EQ(hellos(budget, claimed.address, false, kStart), 0);
+    }
+  }
+}
+
 TEST(HelloBudget, WhatHasAnsweredIsNotCountedForAWhile) {
   HelloBudget budget;
   ASSERT_EQ(hellos(budget, at(1, 1), false, kStart), 3);

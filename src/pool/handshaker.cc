@@ -296,7 +296,9 @@ bool Handshaker::tell_news(Instant now) {
       const handshake::WipeAtEnd wiped(told.credential.reset_key);
       if (!news.failure) {
         std::lock_guard lock(budget_mutex_);
-        told.credential = for_post(news.credential, budget_.choose(news.credential.data_addresses(), turn++, now));
+        const peer::DataAddress& data = budget_.choose(news.credential.data_addresses(), turn++, now);
+        budget_.on_credential(news.credential.id, data);
+        told.credential = for_post(news.credential, data);
       }
       post->tell(std::move(told));
     }
