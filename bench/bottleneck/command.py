@@ -9,15 +9,23 @@ import argparse
 import json
 import os
 import pathlib
-import sys
 
 from bottleneck.contestants import CONTESTANTS
-from bottleneck.network import NotPossible
+from bottleneck.goals import goals
+from bottleneck.network import NotPossible, require_namespaces
 from bottleneck.rounds import STANDARD_RATE, Row, measure, median_of
 from processes import Failure
 
+DIRECTIONS = ("request", "reply")
 UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20}
 RATE_UNITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
+# What --all measures: rows of (direction, peers, and what else differs from the standard).
+ALL_ROWS = ([("request", peers, {}) for peers in (100, 30, 10, 4, 1)]
+            + [("request", 100, {"queue_bytes": 1 << 20}), ("reply", 100, {})]
+            + [(direction, 100, {"queue_bytes": size}) for direction in DIRECTIONS for size in (16 << 10, 256 << 10)]
+            + [(direction, 100, {"rate_bits": rate}) for direction in DIRECTIONS for rate in (25e6, 2500e6)]
+            + [(direction, 300, {}) for direction in DIRECTIONS]
+            + [(direction, 100, {"clients": 4}) for direction in DIRECTIONS])
 COLUMNS = (f"{'round':>7}  {'time':>8}  {'/bound':>6}  {'dropped':>16}  {'goodput':>7}  {'sent again':>10}  "
            f"{'control only':>15}  {'probes':>7}")
 
@@ -61,8 +69,10 @@ def parse_arguments(arguments):
     parser.add_argument("--build", type=pathlib.Path, default=root / "build" / "bench",
                         help="the build folder (default: build/bench)")
     parser.add_argument("--only", action="append", choices=list(CONTESTANTS), help="only this one; repeatable")
-    parser.add_argument("--direction", action="append", choices=["request", "reply"],
+    parser.add_argument("--direction", action="append", choices=DIRECTIONS,
                         help="where the large messages and the bottleneck are; repeatable (default: both)")
+    parser.add_argument("--all", action="store_true",
+                        help="all rows that have goals: other numbers of peers, queues, rates and client processes")
     parser.add_argument("--peers", type=between(1, 4096), action="append", help="repeatable (default: 100)")
     parser.add_argument("--queue", type=size, action="append", help="of the router, such as 64k; repeatable (default: "
                         "64k at 250 Mbit/s, and in proportion at other rates)")
@@ -74,21 +84,26 @@ def parse_arguments(arguments):
     parser.add_argument("--deadline", type=between(1, 600), default=60, help="of each call, in seconds (default 60)")
     parser.add_argument("--identity", action="store_true",
                         help="Weir's processes have certificates, not a shared secret")
+    parser.add_argument("--check", action="store_true", help="exit with 1 if a goal is missed")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE",
                         help="where all figures are written (default: BUILD/bottleneck.json)")
     options = parser.parse_args(arguments)
+    if options.all and (options.direction or options.peers or options.queue or options.rate or options.clients > 1):
+        parser.error("--all has its own directions, peers, queues, rates and clients")
     options.json = options.json or options.build / "bottleneck.json"
     return options
 
 
 def chosen_rows(options):
-    for rate_bits in options.rate or [STANDARD_RATE]:
-        for queue in options.queue or [None]:
-            for direction in options.direction or ["request", "reply"]:
-                for peers in options.peers or [100]:
-                    for name in options.only or CONTESTANTS:
-                        yield Row(name, direction, peers, queue, rate_bits, options.clients, options.servers,
-                                  options.calls, deadline_s=options.deadline)
+    """The rows, without who is measured."""
+    common = {"calls": options.calls, "servers": options.servers, "deadline_s": options.deadline,
+              "identity": options.identity}
+    if options.all:
+        return [{"direction": direction, "peers": peers, **common, **more} for direction, peers, more in ALL_ROWS]
+    return [{"direction": direction, "peers": peers, "queue_bytes": queue, "rate_bits": rate_bits,
+             "clients": options.clients, **common}
+            for rate_bits in options.rate or [STANDARD_RATE] for queue in options.queue or [None]
+            for direction in options.direction or DIRECTIONS for peers in options.peers or [100]]
 
 
 def line(name, found):
@@ -96,48 +111,88 @@ def line(name, found):
     control = f"{found['control_packets']:,.0f} {found['control_share']:.1%}" if "control_packets" in found else ""
     probes = f"{found['probe_timeouts']:,.0f}" if "probe_timeouts" in found else ""
     dropped = f"{found['dropped']:,.0f} {found['dropped_share']:.2%}"
+    failed = f"  {found['failed']:,.0f} calls failed" if found["failed"] else ""
     elsewhere = f"  {found['dropped_elsewhere']:,.0f} lost elsewhere" if found["dropped_elsewhere"] else ""
     return (f"{name:>7}  {found['seconds']:6.3f} s  {found['over_bound']:6.2f}  {dropped:>16}  {found['goodput']:7.3f}  "
-            f"{again:>10}  {control:>15}  {probes:>7}{elsewhere}")
+            f"{again:>10}  {control:>15}  {probes:>7}{failed}{elsewhere}")
 
 
-def run_row(options, row):
-    contestant = CONTESTANTS[row.contestant]
-    result = {**row.facts(), "contestant": row.contestant, "status": "ok"}
-    print(f"\n{contestant.label}, {row.peers} peers, {row.direction} side, {row.rate_bits / 1e6:g} Mbit/s, queue "
-          f"{row.queue_bytes / 1024:g} KiB, {row.clients} client and {row.servers} server processes; bound "
-          f"{row.bound_s():.3f} s", flush=True)
-    program = options.build / "bench" / "bottleneck" / contestant.program
-    if not os.access(program, os.X_OK):
-        result["status"] = "not built" + (f" (install {contestant.package}, then configure again)"
-                                          if contestant.package else "")
-        print(f"  {result['status']}")
-        return result
-    extra = [*contestant.options, *(["--identity", "DIRECTORY"] if options.identity and row.contestant == "weir"
-                                    else [])]
-    print(COLUMNS)
-    try:
-        every = measure(row, str(program), options.rounds, extra,
-                        lambda number, found: print(line("first" if number == 0 else number, found), flush=True))
-    except Failure as failure:
-        result["status"] = f"failed: {failure}"
-        print(f"  {result['status']}")
-        return result
-    result.update(first=every[0], rounds=every[1:], median=median_of(every[1:]))
-    print(line("median", result["median"]), flush=True)
-    return result
+def heading(row):
+    processes = f"{row.clients} client and {row.servers} server processes" if row.clients + row.servers > 2 else ""
+    return (f"{CONTESTANTS[row.contestant].label}, {row.peers} peers, bottleneck on the {row.direction} side, "
+            f"{row.rate_bits / 1e6:g} Mbit/s, queue {row.queue_bytes / 1024:.4g} KiB"
+            + (f", {processes}" if processes else "") + f"; bound {row.bound_s():.3f} s")
+
+
+class Comparison:
+    """The rows that were measured, and what they are compared with."""
+
+    def __init__(self, options):
+        self.options = options
+        self.results = []
+        self.raw_udp_seconds = {}  # by what makes a difference to it
+
+    @staticmethod
+    def link(row):
+        return row.direction, row.rate_bits, row.queue_bytes, row.clients, row.calls
+
+    def run(self, row):
+        contestant = CONTESTANTS[row.contestant]
+        if not contestant.per_peer and self.link(row) in self.raw_udp_seconds:
+            return
+        result = {**row.facts(), "contestant": row.contestant, "status": "ok"}
+        self.results.append(result)
+        print(f"\n{heading(row)}", flush=True)
+        program = self.options.build / "bench" / contestant.program
+        if not os.access(program, os.X_OK):
+            hint = f" (install {contestant.package}, then configure again)" if contestant.package else ""
+            result["status"] = "not built" + hint
+            print(f"  {result['status']}")
+            return
+        print(COLUMNS)
+        try:
+            every = measure(row, contestant, str(program), self.options.rounds,
+                            lambda number, found: print(line(number or "first", found), flush=True))
+        except Failure as failure:
+            result["status"] = f"failed: {failure}"
+            print(f"  {result['status']}")
+            return
+        result.update(first=every[0], rounds=every[1:], median=median_of(every[1:]))
+        print(line("median", result["median"]), flush=True)
+        if failed := [found for found in every if found["failed"]]:
+            result["status"] = f"failed: calls failed in {len(failed)} rounds, the first with {failed[0]['first_failure']}"
+            print(f"  {result['status']}")
+            return
+        self.compare(row, result)
+
+    def compare(self, row, result):
+        raw = self.raw_udp_seconds.get(self.link(row))
+        if raw:
+            result["over_raw_udp"] = result["median"]["seconds"] / raw
+            print(f"  {result['over_raw_udp']:.2f} x the time of raw UDP")
+        if row.contestant == "raw-udp":
+            self.raw_udp_seconds[self.link(row)] = result["median"]["seconds"]
+        if row.contestant == "weir":
+            result["goals"] = goals(row, result["median"], raw)
+            missed = [goal["text"] for goal in result["goals"] if not goal["met"]]
+            print("  goals: " + (f"missed: {'; '.join(missed)}" if missed else "all met"))
 
 
 def main(arguments):
     options = parse_arguments(arguments)
-    results = []
+    comparison = Comparison(options)
     try:
-        for row in chosen_rows(options):
-            results.append(run_row(options, row))
+        require_namespaces()
     except NotPossible as why:
         print(f"not run: bottleneck: {why}")
         return 0
+    for settings in chosen_rows(options):
+        for name in options.only or CONTESTANTS:
+            comparison.run(Row(name, **settings))
+    results = comparison.results
     options.json.parent.mkdir(parents=True, exist_ok=True)
     options.json.write_text(json.dumps({"results": results}, indent=1) + "\n")
+    missed = sum(not goal["met"] for result in results for goal in result.get("goals", []))
+    failed = any(result["status"].startswith("failed") for result in results)
     print(f"\nall figures: {options.json}")
-    return 1 if any(result["status"].startswith("failed") for result in results) else 0
+    return 1 if failed or (options.check and missed) else 0

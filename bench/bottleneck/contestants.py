@@ -1,4 +1,4 @@
-"""The programs that are compared, and the conversation with them (conversation.h)."""
+"""The programs that are compared, and the conversation with them (burst.h)."""
 
 import json
 import os
@@ -15,15 +15,26 @@ END_S = 3
 
 
 class Contestant:
-    def __init__(self, label, program, package=None, both=()):
+    def __init__(self, label, program, package=None, options=lambda row, directory: [], per_peer=True):
         self.label = label
-        self.program = program  # below bench/bottleneck in the build folder
+        self.program = program  # below bench/ in the build folder
         self.package = package  # what to install if it was not built; None if it needs nothing
-        self.options = list(both)
+        self.options = options  # of both roles, on top of what all programs understand
+        self.per_peer = per_peer  # whether the number of peers makes a difference
+
+
+def udp_options(row, _):
+    """As much as the queue takes, so that it neither runs dry nor drops anything."""
+    return ["--in-flight", max(1, row.queue_bytes * 15 // 16 // row.clients)]
 
 
 CONTESTANTS = {
-    "weir": Contestant("Weir", "weir"),
+    "raw-udp": Contestant("raw UDP", "peers/burst_udp", options=udp_options, per_peer=False),
+    "weir": Contestant("Weir", "bottleneck/weir",
+                       options=lambda row, directory: ["--identity", directory] if row.identity else []),
+    "grpc-tls": Contestant("gRPC TLS", "peers/burst_grpc_tls", "libgrpc++-dev",
+                           options=lambda row, directory: ["--certificate", directory]),
+    "zeromq": Contestant("ZeroMQ", "peers/burst_zeromq", "libzmq3-dev"),
 }
 
 
@@ -51,7 +62,7 @@ class Program:
             self.process.stdin.write(what.encode() + b"\n")
             self.process.stdin.flush()
         except BrokenPipeError:
-            raise Failure(f"the {self.command[-1]} program has ended: {self.said()}")
+            raise Failure(f"a program ended: {self.said()}")
 
     def answer(self, patience_s):
         end = time.monotonic() + patience_s

@@ -68,6 +68,12 @@ class Namespace:
         self.holder.stderr.close()
 
 
+def require_namespaces():
+    if os.geteuid() != 0:
+        raise NotPossible("network namespaces need root")
+    Namespace().close()
+
+
 class Network:
     """The three of them, from start to end of a `with` block."""
 
@@ -77,8 +83,6 @@ class Network:
         self.spaces = []
 
     def __enter__(self):
-        if os.geteuid() != 0:
-            raise NotPossible("network namespaces need root")
         try:
             for _ in range(3):
                 self.spaces.append(Namespace())

@@ -7,7 +7,6 @@ import time
 
 from bottleneck.contestants import Program
 from bottleneck.network import CLIENT, ETHERNET_HEADER, MTU, SERVER, Network
-from processes import Failure
 
 FIRST_PORT = 7000
 SMALL_BYTES = 64
@@ -22,7 +21,7 @@ class Row:
     """What is measured: the one who calls and answers, the calls, and the bottleneck."""
 
     def __init__(self, contestant, direction, peers, queue_bytes=None, rate_bits=STANDARD_RATE, clients=1, servers=1,
-                 calls=10_000, bytes_each=4096, deadline_s=60):
+                 calls=10_000, bytes_each=4096, deadline_s=60, identity=False):
         self.contestant = contestant
         self.direction = direction
         self.peers = peers
@@ -35,6 +34,7 @@ class Row:
         self.calls = calls
         self.bytes_each = bytes_each
         self.deadline_s = deadline_s
+        self.identity = identity  # whether Weir's processes have certificates, not a shared secret
 
     @property
     def request_bytes(self):
@@ -53,7 +53,7 @@ class Row:
     def facts(self):
         return {name: getattr(self, name) for name in
                 ("direction", "peers", "queue_bytes", "burst_bytes", "rate_bits", "clients", "servers", "calls",
-                 "request_bytes", "reply_bytes")} | {"bound_s": self.bound_s()}
+                 "request_bytes", "reply_bytes", "identity")} | {"bound_s": self.bound_s()}
 
 
 def portions(total, parts):
@@ -92,24 +92,22 @@ def share(part, whole):
 
 def figures(row, replies, network, programs):
     """Of one round: what the clients said, and what the network and the programs counted meanwhile."""
-    failed = sum(reply["failed"] for reply in replies)
-    if failed:
-        why = next(reply["first_failure"] for reply in replies if reply["failed"])
-        raise Failure(f"{failed} of {row.calls} calls failed: {why}")
+    failures = [reply["first_failure"] for reply in replies if reply["failed"]]
+    completed = sum(reply["completed"] for reply in replies)
     seconds = (max(reply["end_ns"] for reply in replies) - min(reply["begin_ns"] for reply in replies)) / 1e9
-    sent, dropped = network["sent_packets"], network["request_dropped"] + network["reply_dropped"]
-    limited = row.direction
-    offered = network[f"{limited}_forwarded"] + network[f"{limited}_dropped"]
+    limited, other = row.direction, "reply" if row.direction == "request" else "request"
+    dropped = network[f"{limited}_dropped"]
     found = {
+        "failed": row.calls - completed,
+        "first_failure": failures[0] if failures else "",
         "seconds": seconds,
         "over_bound": seconds / row.bound_s(),
         "dropped": dropped,
-        "dropped_share": share(network[f"{limited}_dropped"], offered),
-        "dropped_elsewhere": network["dropped_elsewhere"] + network["udp_full_sockets"]
-                             + network[f"{'reply' if limited == 'request' else 'request'}_dropped"],
-        "goodput": share(row.calls * (row.request_bytes + row.reply_bytes), network["sent_bytes"]),
+        "dropped_share": share(dropped, network[f"{limited}_forwarded"] + dropped),
+        "dropped_elsewhere": network[f"{other}_dropped"] + network["dropped_elsewhere"] + network["udp_full_sockets"],
+        "goodput": share(completed * (row.request_bytes + row.reply_bytes), network["sent_bytes"]),
         "sent_bytes": network["sent_bytes"],
-        "sent_packets": sent,
+        "sent_packets": network["sent_packets"],
         "network": network,
         "programs": programs,
     }
@@ -125,12 +123,12 @@ def figures(row, replies, network, programs):
     return found
 
 
-def measure(row, program, rounds, extra=(), told=lambda number, found: None):
+def measure(row, contestant, program, rounds, told=lambda number, found: None):
     """The first round, which opens the connections, and the others; `told` hears of each as it ends."""
     with contextlib.ExitStack() as stack:
         network = stack.enter_context(Network(row.direction, row.rate_bits, row.burst_bytes, row.queue_bytes))
         directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="weir-bottleneck-"))
-        extra = [word.replace("DIRECTORY", directory) for word in extra]
+        extra = contestant.options(row, directory)
         servers = [stack.enter_context(Program(network.server, command))
                    for command in server_commands(row, program, extra)]
         clients = [stack.enter_context(Program(network.client, command))

@@ -8,48 +8,39 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "conversation.h"
+#include "burst.h"
 
 namespace weir::bench {
 namespace {
 
 constexpr const char* kMethod = "burst";
 constexpr std::chrono::milliseconds kLongestSleep{1};
-constexpr int kTurnsPerLook = 16;  // at the clock, while a round is under way
-constexpr double kLongestDeadlineSeconds = 3600;
+constexpr int kTurnsBeforeSleep = 16;
 
-// Counts what the public counters do not: how often a path's datagrams became smaller or larger.
+// Counts what the public counters do not: how often the datagrams of a path became smaller or larger.
 class MtuChanges final : public Subscriber {
  public:
-  void on(const event::MtuChanged&) override { count_.fetch_add(1, std::memory_order_relaxed); }  // read at leisure
+  // Relaxed: nothing else is published with the count.
+  void on(const event::MtuChanged&) override { count_.fetch_add(1, std::memory_order_relaxed); }
   std::uint64_t count() const { return count_.load(std::memory_order_relaxed); }
 
  private:
   std::atomic<std::uint64_t> count_{0};
 };
 
-struct Settings {
-  explicit Settings(const Options& options)
-      : peers(static_cast<unsigned>(parse_number("peers", options.other("peers", "1"), 1, 4096))),
-        deadline_seconds(parse_number("deadline", options.other("deadline", "60"), 1, kLongestDeadlineSeconds)),
-        identity(options.other("identity", "")) {}
-
-  Config config(const std::shared_ptr<MtuChanges>& changes) const {
-    Config config{.subscriber = changes};
-    if (identity.empty()) {
-      config.secret = "a burst through a bottleneck";
-    } else {
-      config.identity = Identity::development(identity);
-    }
-    return config;
+// With --identity DIR: the directory of development identities. Otherwise the processes share a secret.
+Config make_config(const Burst& burst, const std::shared_ptr<MtuChanges>& changes) {
+  Config config{.subscriber = changes};
+  if (const std::string directory = burst.options.other("identity", ""); !directory.empty()) {
+    config.identity = Identity::development(directory);
+  } else {
+    config.secret = "a burst through a bottleneck";
   }
-
-  unsigned peers;
-  double deadline_seconds;
-  std::string identity;  // the directory of development identities; empty: a shared secret
-};
+  return config;
+}
 
 template <class T>
 T need(Result<T> result, const std::string& what) {
@@ -57,116 +48,98 @@ T need(Result<T> result, const std::string& what) {
   if constexpr (!std::is_void_v<T>) return std::move(*result);
 }
 
-std::string json(const std::vector<Pool>& pools, const MtuChanges& changes) {
+Counters totals_of(const std::vector<Pool>& pools) {
   Counters sum;
   for (const Pool& pool : pools) {
     for (const Counters& worker : pool.counters()) sum += worker;
   }
-  std::string text = "{";
-  const auto add = [&](const char* name, std::uint64_t value) {
-    text += std::string(text.size() > 1 ? "," : "") + '"' + name + "\":" + std::to_string(value);
+  return sum;
+}
+
+std::string json(const Counters& counters, std::uint64_t mtu_changes) {
+  const std::pair<const char*, std::uint64_t> named[] = {
+      {"bytes_sent", counters.bytes_sent},
+      {"bytes_retransmitted", counters.bytes_retransmitted},
+      {"payload_bytes_sent", counters.payload_bytes_sent},
+      {"packets_sent", counters.packets_sent},
+      {"packets_control_only", counters.packets_control_only},
+      {"packets_lost", counters.packets_lost},
+      {"frames_retransmitted", counters.frames_retransmitted},
+      {"probe_timeouts", counters.probe_timeouts},
+      {"credit_blocked", counters.credit_blocked},
+      {"ecn_marks", counters.ecn_marks},
+      {"handshakes_completed", counters.handshakes_completed},
+      {"mtu_changes", mtu_changes},
   };
-  add("bytes_sent", sum.bytes_sent);
-  add("bytes_retransmitted", sum.bytes_retransmitted);
-  add("payload_bytes_sent", sum.payload_bytes_sent);
-  add("packets_sent", sum.packets_sent);
-  add("packets_control_only", sum.packets_control_only);
-  add("packets_lost", sum.packets_lost);
-  add("frames_retransmitted", sum.frames_retransmitted);
-  add("probe_timeouts", sum.probe_timeouts);
-  add("credit_blocked", sum.credit_blocked);
-  add("ecn_marks", sum.ecn_marks);
-  add("handshakes_completed", sum.handshakes_completed);
-  add("mtu_changes", changes.count());
+  std::string text;
+  for (const auto& [name, value] : named) {
+    text += std::string(text.empty() ? "{" : ",") + '"' + name + "\":" + std::to_string(value);
+  }
   return text + "}";
 }
 
-void serve(const Options& options) {
-  const Settings settings(options);
+void serve(const Burst& burst) {
   const auto changes = std::make_shared<MtuChanges>();
   const Workers workers = need(Workers::open({.threads = 1}), "the worker");
-  const std::string reply(options.reply_bytes, 'r');
+  const std::string reply(burst.options.reply_bytes, 'r');
   std::vector<Pool> pools;
-  for (unsigned k = 0; k < settings.peers; ++k) {
-    Config config = settings.config(changes);
-    config.listen = address_of(options.address, k);
+  for (unsigned k = 0; k < burst.peers; ++k) {
+    Config config = make_config(burst, changes);
+    config.listen = burst.address_of(k);
     config.on = &workers;
     pools.push_back(need(Pool::open(std::move(config)), "server " + std::to_string(k)));
     need(pools.back().serve_inline(kMethod, [&reply](InlineRequest& request) { request.reply(reply); }), kMethod);
   }
-  Conversation::say("{\"ready\":true}");
-  for (Conversation conversation;;) {
-    const Asked asked = conversation.next(-1);
-    if (asked == Asked::end) return;
-    if (asked == Asked::round) fail("a server makes no calls");
-    if (asked == Asked::counters) Conversation::say(json(pools, *changes));
-  }
+  answer_as_server([&] { return json(totals_of(pools), changes->count()); });
 }
 
 class Client {
  public:
-  explicit Client(const Options& options)
-      : options_(options),
-        settings_(options),
-        changes_(std::make_shared<MtuChanges>()),
-        body_(options.request_bytes, 'q') {
-    Config config = settings_.config(changes_);
+  explicit Client(const Burst& burst)
+      : burst_(burst), changes_(std::make_shared<MtuChanges>()), body_(burst.options.request_bytes, 'q') {
+    Config config = make_config(burst, changes_);
     config.workers = 0;
     pools_.push_back(need(Pool::open(std::move(config)), "the client"));
-    for (unsigned k = 0; k < settings_.peers; ++k) peers_.push_back(pools_[0].peer(address_of(options.address, k)));
+    for (unsigned k = 0; k < burst.peers; ++k) peers_.push_back(pool().peer(burst.address_of(k)));
   }
 
   void run() {
-    Conversation::say("{\"ready\":true}");
-    for (Conversation conversation;;) {
-      switch (conversation.next(0)) {
-        case Asked::nothing:
-          pools_[0].poll_for(kLongestSleep);
-          break;
-        case Asked::round:
-          Conversation::say(make_round().json());
-          break;
-        case Asked::counters:
-          Conversation::say(json(pools_, *changes_));
-          break;
-        case Asked::end:
-          return;
-      }
-    }
+    answer_as_client([this] { return make_round(); }, [this] { return json(totals_of(pools_), changes_->count()); },
+                     [this] { pool().poll_for(kLongestSleep); });
   }
 
  private:
-  // Every call of a round completes by its deadline at the latest.
+  Pool& pool() { return pools_.front(); }
+
+  // Every call completes by its deadline at the latest.
   Round make_round() {
     Round round;
-    const auto deadline = std::chrono::nanoseconds(static_cast<std::int64_t>(settings_.deadline_seconds * 1e9));
-    std::uint32_t outstanding = options_.window;
+    std::uint32_t outstanding = burst_.options.window;
     round.begin_ns = now_ns();
-    for (std::uint32_t i = 0; i < options_.window; ++i) {
+    for (std::uint32_t i = 0; i < burst_.options.window; ++i) {
       peers_[i % peers_.size()]
-          .unary(kMethod, body_, {.deadline = deadline})
+          .unary(kMethod, body_, {.deadline = burst_.deadline()})
           .then([this, &round, &outstanding](Result<Reply>&& reply) {
             --outstanding;
-            if (reply && reply->body().size() == options_.reply_bytes) {
-              ++round.completed;
-            } else if (++round.failed == 1) {
-              round.first_failure = reply ? "a reply of the wrong size" : reply.error().to_string();
+            if (reply && reply->body().size() == burst_.options.reply_bytes) {
+              round.count_success();
+            } else {
+              round.count_failure(reply ? "a reply of the wrong size" : reply.error().to_string());
             }
           });
     }
     while (outstanding != 0) {
       bool busy = false;
-      for (int turn = 0; turn < kTurnsPerLook && outstanding != 0; ++turn) busy |= pools_[0].poll();
-      if (!busy && outstanding != 0) pools_[0].poll_for(kLongestSleep);
+      for (int turn = 0; turn < kTurnsBeforeSleep && outstanding != 0; ++turn) busy |= pool().poll();
+      if (!busy && outstanding != 0) pool().poll_for(kLongestSleep);
     }
     round.end_ns = now_ns();
     return round;
   }
 
-  const Options& options_;
-  const Settings settings_;
+  const Burst& burst_;
   std::shared_ptr<MtuChanges> changes_;
-  std::vector<Pool> pools_;  // one; as many as json() takes
+  std::vector<Pool> pools_;  // one
   std::vector<Peer> peers_;
   const std::string body_;
 };
@@ -176,12 +149,11 @@ class Client {
 
 int main(int argument_count, char** arguments) {
   using namespace weir::bench;
-  const Options options = parse_options(argument_count, arguments, {"peers", "deadline", "identity"}, 16'000);
-  prepare_process(options);
-  if (options.is_server) {
-    serve(options);
+  const Burst burst(argument_count, arguments, {"identity"});
+  if (burst.options.is_server) {
+    serve(burst);
   } else {
-    Client(options).run();
+    Client(burst).run();
   }
   return 0;
 }
