@@ -160,7 +160,7 @@ class Comparison:
         result.update(first=every[0], rounds=every[1:], median=median_of(every[1:]))
         print(line("median", result["median"]), flush=True)
         if failed := [found for found in every if found["failed"]]:
-            result["status"] = f"failed: calls failed in {len(failed)} rounds, the first with {failed[0]['first_failure']}"
+            result["status"] = f"failed: {failed[0]['failed']} calls failed, the first with: {failed[0]['first_failure']}"
             print(f"  {result['status']}")
             return
         self.compare(row, result)

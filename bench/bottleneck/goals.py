@@ -1,4 +1,4 @@
-"""What Weir's rows should reach: docs/performance.md says how far they are."""
+"""What each of Weir's rows should reach."""
 
 MOST_DROPPED_SHARE = 0.01
 MOST_RETRANSMITTED_SHARE = 0.01

@@ -9,7 +9,7 @@ from bottleneck.contestants import Program
 from bottleneck.network import CLIENT, ETHERNET_HEADER, MTU, SERVER, Network
 
 FIRST_PORT = 7000
-SMALL_BYTES = 64
+LARGE_BYTES, SMALL_BYTES = 4096, 64  # of the messages in the limited direction and in the other
 IP_AND_UDP_HEADERS = 28
 SETTLE_S = 0.3  # after a round, until the last acknowledgements are counted
 GRACE_S = 15  # beyond the deadline of the calls, until a client has said what became of them
@@ -21,7 +21,7 @@ class Row:
     """What is measured: the one who calls and answers, the calls, and the bottleneck."""
 
     def __init__(self, contestant, direction, peers, queue_bytes=None, rate_bits=STANDARD_RATE, clients=1, servers=1,
-                 calls=10_000, bytes_each=4096, deadline_s=60, identity=False):
+                 calls=10_000, deadline_s=60, identity=False):
         self.contestant = contestant
         self.direction = direction
         self.peers = peers
@@ -29,24 +29,23 @@ class Row:
         scale = rate_bits / STANDARD_RATE
         self.queue_bytes = queue_bytes or round(STANDARD_QUEUE * scale)
         self.burst_bytes = max(round(STANDARD_BURST * scale), SMALLEST_BURST)
-        self.clients = clients
+        self.clients = min(clients, calls)
         self.servers = min(servers, peers)
         self.calls = calls
-        self.bytes_each = bytes_each
         self.deadline_s = deadline_s
         self.identity = identity  # whether Weir's processes have certificates, not a shared secret
 
     @property
     def request_bytes(self):
-        return self.bytes_each if self.direction == "request" else SMALL_BYTES
+        return LARGE_BYTES if self.direction == "request" else SMALL_BYTES
 
     @property
     def reply_bytes(self):
-        return self.bytes_each if self.direction == "reply" else SMALL_BYTES
+        return LARGE_BYTES if self.direction == "reply" else SMALL_BYTES
 
     def bound_s(self):
         """The least time that the payload of the limited direction takes in full UDP packets."""
-        payload = self.calls * self.bytes_each
+        payload = self.calls * LARGE_BYTES
         packets = payload / (MTU - IP_AND_UDP_HEADERS)
         return 8 * (payload + packets * (IP_AND_UDP_HEADERS + ETHERNET_HEADER)) / self.rate_bits
 
