@@ -15,7 +15,9 @@ from bottleneck.goals import goals
 from bottleneck.network import NotPossible, require_namespaces
 from bottleneck.rounds import STANDARD_RATE, Row, measure, median_of
 from processes import Failure
+from report import machine_facts
 
+QUIET_LOAD = 0.5
 DIRECTIONS = ("request", "reply")
 UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20}
 RATE_UNITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
@@ -186,12 +188,16 @@ def main(arguments):
     except NotPossible as why:
         print(f"not run: bottleneck: {why}")
         return 0
+    facts = machine_facts()
+    print(", ".join(f"{name.replace('_', ' ')} {value}" for name, value in facts.items()))
+    if float(facts["load_before"]) > QUIET_LOAD:
+        print("warning: the machine is busy with something else; rounds take longer, and more packets are sent needlessly")
     for settings in chosen_rows(options):
         for name in options.only or CONTESTANTS:
             comparison.run(Row(name, **settings))
     results = comparison.results
     options.json.parent.mkdir(parents=True, exist_ok=True)
-    options.json.write_text(json.dumps({"results": results}, indent=1) + "\n")
+    options.json.write_text(json.dumps({"machine": facts, "results": results}, indent=1) + "\n")
     missed = sum(not goal["met"] for result in results for goal in result.get("goals", []))
     failed = any(result["status"].startswith("failed") for result in results)
     print(f"\nall figures: {options.json}")

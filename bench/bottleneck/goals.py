@@ -20,7 +20,8 @@ def goals(row, median, raw_udp_seconds):
     if row.rate_bits < FAST_LINK_BITS:
         found.append(("time", median["over_bound"], median["over_bound"] <= MOST_TIMES_BOUND,
                       f"at most {MOST_TIMES_BOUND:g} x the bound"))
-    elif raw_udp_seconds:
-        ratio = median["seconds"] / raw_udp_seconds
-        found.append(("time", ratio, ratio <= MOST_TIMES_BOUND, f"at most {MOST_TIMES_BOUND:g} x raw UDP"))
+    else:  # missed if raw UDP was not measured
+        ratio = median["seconds"] / raw_udp_seconds if raw_udp_seconds else None
+        found.append(("time", ratio, ratio is not None and ratio <= MOST_TIMES_BOUND,
+                      f"at most {MOST_TIMES_BOUND:g} x raw UDP" + ("" if ratio else ", which was not measured")))
     return [{"text": f"{name} {bound}", "value": value, "met": met} for name, value, met, bound in found]

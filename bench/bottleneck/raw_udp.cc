@@ -21,7 +21,8 @@ constexpr std::size_t kDatagramBytes = 1472;       // of an MTU of 1,500
 constexpr std::size_t kHeaderBytes = 14 + 20 + 8;  // Ethernet, IP, UDP: what a queue counts with each datagram
 constexpr std::size_t kBatch = 64;
 constexpr int kSocketBufferBytes = 8 << 20;
-constexpr int kLookMs = 100;  // how soon a waiting thread looks whether it shall end
+constexpr std::uint64_t kSpinNs = 300'000;  // before a thread sleeps: to wake it takes a good part of a short queue
+constexpr int kLookMs = 100;                // how soon a waiting thread looks whether it shall end
 
 struct Part {
   std::uint32_t round = 0;
@@ -90,14 +91,18 @@ class Socket {
     outgoing_.clear();
   }
 
-  // Waits kLookMs at most, then calls `take(part, from)` for each datagram that is there.
+  // Calls `take(part, from)` for each datagram that is there. Waits kLookMs at most for the first.
   template <class Take>
   void receive(Take take) {
-    pollfd input{.fd = descriptor_, .events = POLLIN, .revents = 0};
-    if (poll(&input, 1, kLookMs) <= 0) return;
-    for (mmsghdr& message : messages_) message.msg_hdr.msg_namelen = sizeof(sockaddr_in);
-    const int count = recvmmsg(descriptor_, messages_.data(), kBatch, MSG_DONTWAIT, nullptr);
-    if (count < 0 && errno != EAGAIN && errno != EINTR) fail_with_errno("recvmmsg");
+    int count = try_receive();
+    for (const std::uint64_t spins_until = now_ns() + kSpinNs; count == 0 && now_ns() < spins_until;) {
+      count = try_receive();
+    }
+    if (count == 0) {
+      pollfd input{.fd = descriptor_, .events = POLLIN, .revents = 0};
+      poll(&input, 1, kLookMs);
+      count = try_receive();
+    }
     for (int i = 0; i < count; ++i) {
       Part part;
       if (messages_[static_cast<std::size_t>(i)].msg_len < sizeof(part)) continue;
@@ -107,6 +112,13 @@ class Socket {
   }
 
  private:
+  int try_receive() {
+    for (mmsghdr& message : messages_) message.msg_hdr.msg_namelen = sizeof(sockaddr_in);
+    const int count = recvmmsg(descriptor_, messages_.data(), kBatch, MSG_DONTWAIT, nullptr);
+    if (count < 0 && errno != EAGAIN && errno != EINTR) fail_with_errno("recvmmsg");
+    return std::max(count, 0);
+  }
+
   struct Datagram {
     sockaddr_in to;
     std::size_t length;
