@@ -115,8 +115,8 @@ def line(name, found):
     dropped = f"{found['dropped']:,.0f} {found['dropped_share']:.2%}"
     failed = f"  {found['failed']:,.0f} calls failed" if found["failed"] else ""
     elsewhere = f"  {found['dropped_elsewhere']:,.0f} lost elsewhere" if found["dropped_elsewhere"] else ""
-    return (f"{name:>7}  {found['seconds']:6.3f} s  {found['over_bound']:6.2f}  {dropped:>16}  {found['goodput']:7.3f}  "
-            f"{again:>10}  {control:>15}  {probes:>7}{failed}{elsewhere}")
+    return (f"{name:>7}  {found['seconds']:6.3f} s  {found['over_bound']:6.2f}  {dropped:>16}  "
+            f"{found['goodput']:7.3f}  {again:>10}  {control:>15}  {probes:>7}{failed}{elsewhere}")
 
 
 def heading(row):
@@ -162,7 +162,8 @@ class Comparison:
         result.update(first=every[0], rounds=every[1:], median=median_of(every[1:]))
         print(line("median", result["median"]), flush=True)
         if failed := [found for found in every if found["failed"]]:
-            result["status"] = f"failed: {failed[0]['failed']} calls failed, the first with: {failed[0]['first_failure']}"
+            why = failed[0]["first_failure"]
+            result["status"] = f"failed: calls failed in {len(failed)} of {len(every)} rounds, the first with: {why}"
             print(f"  {result['status']}")
             return
         self.compare(row, result)
@@ -191,7 +192,7 @@ def main(arguments):
     facts = machine_facts()
     print(", ".join(f"{name.replace('_', ' ')} {value}" for name, value in facts.items()))
     if float(facts["load_before"]) > QUIET_LOAD:
-        print("warning: the machine is busy with something else; rounds take longer, and more packets are sent needlessly")
+        print("warning: the machine is busy with something else; rounds take longer, and more is sent again needlessly")
     for settings in chosen_rows(options):
         for name in options.only or CONTESTANTS:
             comparison.run(Row(name, **settings))
