@@ -5,87 +5,19 @@
 // --certificate DIR: the server writes a fresh self-signed certificate there before it listens, the client trusts it.
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
-#include <grpcpp/impl/codegen/rpc_service_method.h>
-#include <grpcpp/impl/codegen/server_callback_handlers.h>
-#include <grpcpp/impl/codegen/service_type.h>
 
-#include <fstream>
 #include <memory>
 #include <optional>
-#include <sstream>
 
 #include "certificate.h"
+#include "grpc_echo.h"
 #include "harness.h"
 #include "tcp_congestion.h"
 
 namespace weir::bench {
 namespace {
 
-constexpr std::uint32_t kMaximumMessage = 1 << 30;
-constexpr char kMethod[] = "/weir.bench.Echo/Echo";
 constexpr std::size_t kAcceptsPosted = 1024;  // so that a full window never waits for the server to ask for calls
-
-std::string read_file(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream content;
-  content << file.rdbuf();
-  if (!file) fail("cannot read " + path);
-  return content.str();
-}
-
-grpc::ByteBuffer make_body(const Header& header, std::size_t size) {
-  grpc::Slice slice(size);
-  std::memcpy(const_cast<std::uint8_t*>(slice.begin()), &header, sizeof(header));
-  return grpc::ByteBuffer(&slice, 1);
-}
-
-// False if the body is too short to be one of ours. A large body stays in the pieces that it arrived in.
-bool read_header(const grpc::ByteBuffer& body, Header* header) {
-  std::vector<grpc::Slice> slices;
-  if (!body.Dump(&slices).ok()) return false;
-  std::size_t have = 0;
-  for (const grpc::Slice& slice : slices) {
-    std::size_t bytes = std::min(slice.size(), sizeof(*header) - have);
-    std::memcpy(reinterpret_cast<std::byte*>(header) + have, slice.begin(), bytes);
-    have += bytes;
-    if (have == sizeof(*header)) return true;
-  }
-  return false;
-}
-
-grpc::Status answer(const grpc::ByteBuffer& request, grpc::ByteBuffer* reply) {
-  Header header;
-  if (!read_header(request, &header) || header.reply_bytes < sizeof(header) || header.reply_bytes > kMaximumMessage) {
-    return {grpc::StatusCode::INVALID_ARGUMENT, "malformed request"};
-  }
-  *reply = make_body(header, header.reply_bytes);
-  return grpc::Status::OK;
-}
-
-// What the code generator would write for one unary method of raw bytes.
-class EchoService final : public grpc::Service {
- public:
-  explicit EchoService(bool callback) {
-    AddMethod(new grpc::internal::RpcServiceMethod(kMethod, grpc::internal::RpcMethod::NORMAL_RPC, nullptr));
-    if (!callback) {
-      MarkMethodRaw(0);
-      return;
-    }
-    MarkMethodRawCallback(
-        0, new grpc::internal::CallbackUnaryHandler<grpc::ByteBuffer, grpc::ByteBuffer>(
-               [](grpc::CallbackServerContext* context, const grpc::ByteBuffer* request, grpc::ByteBuffer* reply) {
-                 grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-                 reactor->Finish(answer(*request, reply));
-                 return reactor;
-               }));
-  }
-
-  void accept(grpc::ServerContext* context, grpc::ByteBuffer* request,
-              grpc::ServerAsyncResponseWriter<grpc::ByteBuffer>* writer, grpc::ServerCompletionQueue* queue,
-              void* tag) {
-    RequestAsyncUnary(0, context, request, writer, queue, queue, tag);
-  }
-};
 
 // One accepted call after the other, in the completion-queue style.
 class AsyncCall {
@@ -125,13 +57,10 @@ class AsyncCall {
 [[noreturn]] void serve(const Options& options, const std::string& directory) {
   bool callback = options.other("style", "callback") == "callback";
   write_certificate(directory);
-  grpc::SslServerCredentialsOptions tls;
-  tls.pem_key_cert_pairs.push_back({read_file(directory + "/key.pem"), read_file(directory + "/certificate.pem")});
-
   EchoService service(callback);
   grpc::ServerBuilder builder;
   int port = 0;
-  builder.AddListeningPort(options.address, grpc::SslServerCredentials(tls), &port);
+  builder.AddListeningPort(options.address, server_credentials(directory), &port);
   builder.SetMaxReceiveMessageSize(-1);
   builder.RegisterService(&service);
   std::unique_ptr<grpc::ServerCompletionQueue> queue;
@@ -162,12 +91,7 @@ struct ClientCall {
 };
 
 int call(const Options& options, const std::string& directory) {
-  grpc::SslCredentialsOptions tls;
-  tls.pem_root_certs = read_file(directory + "/certificate.pem");
-  grpc::ChannelArguments arguments;
-  arguments.SetSslTargetNameOverride("localhost");
-  arguments.SetMaxReceiveMessageSize(-1);
-  auto channel = grpc::CreateCustomChannel(options.address, grpc::SslCredentials(tls), arguments);
+  auto channel = make_channel(options.address, directory);
   if (!channel->WaitForConnected(std::chrono::system_clock::now() + std::chrono::seconds(5))) {
     fail("cannot connect to " + options.address);
   }
@@ -181,7 +105,8 @@ int call(const Options& options, const std::string& directory) {
     call->reply.Clear();
     call->sent_ns = now;
     Header header{.slot = call->slot, .generation = 0, .reply_bytes = options.reply_bytes};
-    call->reader = stub.PrepareUnaryCall(&*call->context, kMethod, make_body(header, options.request_bytes), &queue);
+    call->reader =
+        stub.PrepareUnaryCall(&*call->context, kEchoMethod, make_body(header, options.request_bytes), &queue);
     call->reader->StartCall();
     call->reader->Finish(&call->reply, &call->status, call);
   };
