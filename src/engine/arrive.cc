@@ -222,6 +222,8 @@ void Core::on_request_regions(Path& path, const wire::SideFrame& frame, Instant 
   if (++arrival->lost_regions > kMaxLostRegions) {
     return refuse_arrival(path, arrival->transfer, arrival->call, arrival->id, Code::timeout, now);
   }
+  // The memory for awaited replies may be another one's by now, for as long as the application keeps that reply.
+  if (arrival->is_reply()) arrival->ask.purse = token::kReplyPurse;
   ask_for_memory(path, *arrival, now);
 }
 
