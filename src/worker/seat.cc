@@ -46,8 +46,10 @@ bool Seat::poll_once(Instant now) {
   ++counters.polls;
   bool busy = false;
   if (engine_.next_deadline() <= now) {
-    if (now - engine_.next_deadline() >= kAbsence) [[unlikely]]
+    if (now - engine_.next_deadline() >= kAbsence) [[unlikely]] {
       catch_up(now);
+      if (fork_guard_.is_in_child()) return false;  // a handler forked, and returned in the child
+    }
     engine_.on_timeout(now);
     busy = true;
   }
@@ -63,6 +65,7 @@ bool Seat::poll_once(Instant now) {
 void Seat::catch_up(Instant now) {
   for (int burst = 0; burst < kMaxBursts && receive(now); ++burst) {
     deliver_and_transmit(now);
+    if (fork_guard_.is_in_child()) return;
     link_.recycle();
   }
 }
