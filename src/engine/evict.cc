@@ -44,7 +44,9 @@ std::uint64_t Core::parts_in_line(const Path& but, std::uint8_t level, const Mem
 // A path has said that it is blocked. One whose member has its share gains most if that member gives something back.
 void Core::evict_for_credit(Path& blocked, std::uint8_t level, Instant now) {
   Member* const own = blocked.member();
-  if (ledger.waits_for_own(blocked.accounts[level]) && now - own->last_eviction >= kEvictionInterval) {
+  // A member with one path has nothing else to close. Most members are such, and a search looks at all paths.
+  if (ledger.waits_for_own(blocked.accounts[level]) && own->paths > 1 &&
+      now - own->last_eviction >= kEvictionInterval) {
     const bool is_clogged = ledger.is_clogged_by_own(level, parts_in_line(blocked, level, own));
     if (evict_holder(own->last_eviction, blocked, level, is_clogged, now,
                      [own](const Path& path) { return path.member() == own; })) {

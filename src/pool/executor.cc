@@ -233,11 +233,12 @@ void Executor::run(Thread& self) {
            sleeper.is_woken.load(std::memory_order_relaxed);
   };
   while (!is_stopping_.load(std::memory_order_relaxed)) {
+    if (fork_guard_.is_in_child()) return;  // a handler forked, and returned in the child: no lock is waited for there
     if (lane.has_arrivals()) {
       end_turn(self);  // what is resumed may block, and is not what ran before
       lane.drive();
+      if (fork_guard_.is_in_child()) return;
     }
-    if (fork_guard_.is_in_child()) return;  // a handler forked, and returned in the child
     if (IncomingRecord* record = pop(self)) {
       run_record(self, record);
       continue;
