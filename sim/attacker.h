@@ -1,5 +1,5 @@
-// Somebody on the wire who knows no secret: records every datagram, sends old ones again from here and there, bends
-// them, and makes up others.
+// An attacker on the network, without the secret: it records every datagram, sends old ones again from several
+// addresses, changes them, and forges others.
 #pragma once
 
 #include <cstddef>

@@ -53,9 +53,9 @@ struct Limits {
   std::size_t inline_bytes = 16 * 1024;           // largest that travels in packets with others, header included
   std::uint32_t calls_per_peer = 4096;            // outstanding calls to one peer; further ones queue
   std::uint32_t queued_calls = 1 << 20;           // waiting calls per worker; further ones fail with `overloaded`
-  std::uint32_t peers = 16 * 1024;                // per worker, both directions
+  std::uint32_t peers = 16 * 1024;                // paths per worker, both directions
   std::size_t request_bytes = 64u << 20;          // requests received and not yet answered, per worker
-  std::size_t request_bytes_per_peer = 4u << 20;  // of these, from one peer
+  std::size_t request_bytes_per_peer = 4u << 20;  // of these, one member's: a certificate's; with a secret, a path's
   std::size_t nested_request_bytes = 8u << 20;    // the same for calls from inside handlers, at each of four levels
   std::size_t answer_bytes = 1u << 30;            // answers due or not yet acknowledged, per worker
   std::size_t reply_bytes = 1u << 30;             // room reserved for replies to outstanding calls, per worker
@@ -64,7 +64,7 @@ struct Limits {
   std::size_t nested_large_request_bytes = 64u
                                            << 20;  // the same for calls from inside handlers, at each of four levels
   std::size_t large_reply_bytes = 256u << 20;      // large replies that arrive or were not let go of, per worker
-  std::size_t large_bytes_per_peer = 128u << 20;   // of each of these, from one peer
+  std::size_t large_bytes_per_peer = 128u << 20;   // of each of these, one member's
   std::size_t buffer_bytes = 1u << 30;             // buffers, and payloads that are sent, per pool
   std::size_t receive_buffers = 1024;              // 64 KiB each, per worker thread
   std::uint32_t submission_ring[8] = {1024, 1024, 1024, 1024,
