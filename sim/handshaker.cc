@@ -126,6 +126,7 @@ void Handshaker::poll_once(Instant now) {
   receive(now);
   take_news(now);
   send(now);
+  while (!is_blocked() && broker_->answer_one(now)) send(now);
   take_news(now);  // what was written has ended handshakes
 }
 

@@ -25,7 +25,7 @@ Duration Reconnection::allowed() const {
   const int round_trips = kRoundTrips + (has_identity_ ? kQuicRoundTrips : 0);
   const auto on_wire = static_cast<std::int64_t>(kDatagramsPerRoundTrip * 2 * std::uint64_t{1'500} * 1'000'000'000 /
                                                  link.bytes_per_second);
-  return (has_identity_ ? away_ + kQuicProbe * (std::int64_t{1} << unanswered_) : kProbe) +
+  return (has_identity_ ? kQuicProbe : kProbe) +
          round_trips * (4 * link.latency + Duration{on_wire} + kPollsPerRoundTrip * kPollDelay);
 }
 
@@ -39,15 +39,9 @@ Reconnection::Reconnection(World& world, Checker& checker, const std::vector<std
 
 void Reconnection::on_delivered(const Packet& packet) {
   const Host& callee = *hosts_[kCallee];
-  if (world_.network.find(packet.source) == kCallee && world_.network.find(packet.destination) == kCaller &&
-      callee.life() == life_) {
-    heard_at_ = world_.now();
-  }
   if (callee.life() == life_ || world_.network.find(packet.destination) != kCallee) return;
-  if (reached_at_) ++unanswered_;  // the one before died first
   life_ = callee.life();
   reached_at_ = world_.now();
-  away_ = world_.now() - heard_at_;
   ran_.clear();
 }
 
@@ -68,7 +62,6 @@ void Reconnection::on_success(const CallRecord& record) {
                     life_, took.count() / 1'000, allowed.count() / 1'000));
   }
   reached_at_.reset();
-  unanswered_ = 0;
   measured_ += life_ != 1;
 }
 

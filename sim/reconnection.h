@@ -17,9 +17,8 @@ namespace weir::sim {
 // calls that are answered at once and a network that loses nothing.
 //
 // From the first datagram of the caller that reaches a new process to the first reply of that process there are at most
-// one probe interval and three round trips, and with identities a handshake of QUIC. The probe interval of QUIC doubles
-// while nobody answers, so that it is as long as the peer was away, and one interval more; and it doubles for each
-// process that died before it gave a reply.
+// one probe interval and three round trips, and with identities the two of a handshake of QUIC, however long nobody was
+// there and however many processes died before.
 class Reconnection {
  public:
   Reconnection(World& world, Checker& checker, const std::vector<std::unique_ptr<Host>>& hosts, bool has_identity);
@@ -40,11 +39,8 @@ class Reconnection {
   const std::vector<std::unique_ptr<Host>>& hosts_;
   const bool has_identity_;
   std::uint32_t life_ = 0;             // of the callee that is measured, or was
-  Instant heard_at_{};                 // when the caller was last sent anything by a process of the callee
-  Duration away_{0};                   // from then until the new process was reached
   std::optional<Instant> reached_at_;  // by the first datagram, until the first reply
   std::set<std::uint64_t> ran_;        // calls, in this life
-  std::uint32_t unanswered_ = 0;       // processes in a row that were reached and gave no reply
   std::uint32_t measured_ = 0;
 };
 

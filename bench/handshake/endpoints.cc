@@ -77,7 +77,11 @@ bool Endpoints::carry(Side& from, Side& to) {
   bool is_busy = false;
   Address where;
   ByteSpan bytes;
-  while (from.endpoint->take_datagram(where, bytes, now_)) {
+  for (;;) {
+    if (!from.endpoint->take_datagram(where, bytes, now_)) {
+      if (from.endpoint->answer_one(now_)) continue;
+      break;
+    }
     is_busy = true;
     datagram_.assign(bytes.begin(), bytes.end());
     if (carrier_ == Carrier::memory) {

@@ -34,7 +34,7 @@ Broker::Broker(Options options)
                  .answer = [this](const Outcome& visitor) { return answer(visitor); },
                  .offer = [this](const CredentialId& id) { return describe_self(id, hosts_told_++); },
                  .wall_clock = options_.wall_clock,
-                 .max_outgoing = options_.plan.max_running,
+                 .max_outgoing = 2 * options_.plan.max_running,  // one beside each that is silent
                  .max_incoming = options_.max_incoming,
                  .timeout = options_.timeout,
                  .entropy = options_.entropy,
@@ -169,8 +169,9 @@ void Broker::begin(const Address& address, Contact& peer, Instant now) {
 
 // A handshake that spoke to nobody begins anew: its own repetitions have become rare. In the place that it has.
 void Broker::begin_anew(const Address& address, Contact& peer, Instant now) {
-  if (peer.tag == 0 || endpoint_.has_heard(peer.tag)) return;
-  restart(address, peer, now);
+  if (peer.tag == 0 || peer.silent_tag != 0 || endpoint_.has_heard(peer.tag)) return;
+  give_up_all(address, peer, now);
+  begin(address, peer, now);
 }
 
 // The peer is there now: neither a handshake that spoke to nobody nor one that waits because earlier ones failed waits
@@ -211,8 +212,11 @@ void Broker::on_outcome(const Outcome& outcome, Instant now) {
   if (tagged == by_tag_.end()) return;
   const Address address = tagged->second;
   Contact& peer = contacts_[address];
-  end(address, peer);
+  if (outlives(outcome, address, peer)) return;
+  by_tag_.erase(outcome.tag);
+  give_up_all(address, peer, now);
   peer.restarts = 0;
+  peer.revivals = 0;
   std::optional<Error> failure = outcome.failure;
   if (!failure && options_.denies && options_.denies(outcome.names)) {
     failure = Error(Code::unauthenticated, "\"" + outcome.names.first() + "\" is on the list of revoked names");
@@ -337,8 +341,7 @@ void Broker::on_unreachable(const Address& who, ByteSpan quoted, Instant now) {
       !std::equal(found->second.sent.begin(), found->second.sent.end(), quoted.begin())) {
     return;
   }
-  endpoint_.abandon(found->second.tag, now);
-  end(who, found->second);
+  give_up_all(who, found->second, now);
   plan_.on_failure(who, now);
   fail(who, Error(Code::peer_failed, "nobody listens at the peer's address"), now);
   start(now);
@@ -377,6 +380,13 @@ bool Broker::take_datagram(Address& to, ByteSpan& bytes, Instant now) {
     std::copy_n(bytes.begin(), std::min(bytes.size(), kQuotedBytes), found->second.sent.begin());
   }
   return true;
+}
+
+bool Broker::answer_one(Instant now) {
+  now_ = now;
+  const bool has_any = endpoint_.answer_one(now);
+  take_outcomes(now);
+  return has_any;
 }
 
 bool Broker::take_news(News& out) {

@@ -30,12 +30,15 @@ namespace weir::handshake {
 // gives its place to one that waits for a place, and is tried again later, with twice the patience each time, for as
 // long as a handshake may take. Such further tries have a quarter of the places at most.
 //
-// A peer that restarts in the middle of a handshake answers nothing more of it. A handshake that was heard and then
-// hears nothing for kSilence, or for kSilentProbes probe timeouts of QUIC if that is longer, begins anew in its place,
-// with twice the patience each time, at most kMostRestarts times in a row.
+// A peer that restarts in the middle of a handshake answers nothing more of it. If a handshake was heard and then hears
+// nothing for kSilence, or for kSilentProbes probe timeouts of QUIC if that is longer, another one begins in its place.
+// The silent one stays beside it, because the peer may only be slow: its application is asked who may call. What ends
+// first counts. If the silent one is heard again, the other one is given up, and the patience doubles. Another one
+// begins at most kMostRestarts times in a row.
 //
 // One per pool; one thread at a time, but for map() and caller_names(). No I/O, no clock, no threads: after each call
-// that takes `now`, take all datagrams and news, then come back at next_deadline() at the latest.
+// that takes `now`, take all datagrams and news, then come back at next_deadline() at the latest. Visitors get their
+// answers by answer_one().
 class Broker {
  public:
   struct Options {
@@ -91,6 +94,9 @@ class Broker {
   Instant next_deadline() const;
 
   bool take_datagram(Address& to, ByteSpan& bytes, Instant now);
+  // As in Endpoint: to be called when nothing else is to be received or sent.
+  bool answer_one(Instant now);
+  bool has_question() const { return endpoint_.has_question(); }
   bool take_news(News& out);
   std::optional<Refusal> take_refusal();
 
@@ -107,18 +113,23 @@ class Broker {
   static constexpr Duration kPatience = std::chrono::milliseconds(150);  // two first datagrams and a round trip
   static constexpr Duration kSilence = std::chrono::milliseconds(76);    // QUIC's first probe timeout (initial_rtt)
   static constexpr int kSilentProbes = 2;
-  static constexpr std::uint32_t kMostRestarts = 4;
+  static constexpr std::uint32_t kMostRestarts = 16;
+  static constexpr std::uint32_t kMostDoublings = 6;
+  static constexpr int kHeardPatience = 8;          // times kPatience, of one that was heard before it fell silent
   static constexpr std::size_t kShareOfSilent = 4;  // they have one place in so many
 
   // Somebody we call, by address.
   struct Contact {
     std::string expected_name;
     std::uint64_t tag = 0;                       // of the handshake under way
+    std::uint64_t silent_tag = 0;                // of an older one beside it, that was heard and fell silent,
+    Instant silent_since{};                      // and when it was heard last
     bool is_proven = false;                      // it has proven its name before
     bool is_wanted = false;                      // somebody waits for news
     Instant wanted_since{};                      // if so
     std::uint32_t silences = 0;                  // how often it gave up its place since it was last heard
     std::uint32_t restarts = 0;                  // of handshakes that were heard, since one has ended by itself
+    std::uint32_t revivals = 0;                  // how often a silent one was heard again, since then
     Instant made_at{};                           // when our last handshake with it succeeded
     CredentialId answered{};                     // of its last handshake with us,
     Instant answered_at{};                       // and when
@@ -138,7 +149,11 @@ class Broker {
   void ask(const Address& address, Contact& contact, Instant now);
   void start(Instant now);
   void begin(const Address& address, Contact& contact, Instant now);
-  void restart(const Address& address, Contact& contact, Instant now);
+  void give_up(Contact& contact, std::uint64_t tag, Instant now);
+  void give_up_all(const Address& address, Contact& contact, Instant now);
+  void begin_beside(const Address& address, Contact& contact, Instant now);
+  bool revive(const Address& address, Contact& contact, Instant now);
+  bool outlives(const Outcome& outcome, const Address& address, Contact& contact);
   void begin_anew(const Address& address, Contact& contact, Instant now);
   void reach(const Address& address, Contact& contact, Instant now);
   void end(const Address& address, Contact& contact);

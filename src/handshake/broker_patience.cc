@@ -6,17 +6,33 @@
 
 namespace weir::handshake {
 
-// The handshake under way is none any more.
+// What is under way with it is none any more.
 void Broker::end(const Address& address, Contact& peer) {
   by_tag_.erase(std::exchange(peer.tag, 0));
+  by_tag_.erase(std::exchange(peer.silent_tag, 0));
   unanswered_.erase({std::exchange(peer.patience_ends, Instant::never()), address});
   heard_.erase({std::exchange(peer.silence_ends, Instant::never()), address});
   if (std::exchange(peer.is_silent, false)) --silent_running_;
 }
 
+// One of its handshakes.
+void Broker::give_up(Contact& peer, std::uint64_t tag, Instant now) {
+  endpoint_.abandon(tag, now);
+  by_tag_.erase(tag);
+  if (peer.silent_tag == tag) peer.silent_tag = 0;
+  if (peer.tag == tag) peer.tag = std::exchange(peer.silent_tag, 0);
+}
+
+void Broker::give_up_all(const Address& address, Contact& peer, Instant now) {
+  endpoint_.abandon(peer.tag, now);
+  endpoint_.abandon(peer.silent_tag, now);
+  end(address, peer);
+}
+
 void Broker::await_answer(const Address& address, Contact& peer, Instant now) {
   unanswered_.erase({peer.patience_ends, address});
-  peer.patience_ends = now + std::min(kPatience * (std::int64_t{1} << std::min(peer.silences, 16u)), options_.timeout);
+  const Duration patience = peer.silent_tag == 0 ? kPatience : kPatience * kHeardPatience;
+  peer.patience_ends = now + std::min(patience * (std::int64_t{1} << std::min(peer.silences, 16u)), options_.timeout);
   unanswered_.insert({peer.patience_ends, address});
 }
 
@@ -33,8 +49,7 @@ void Broker::make_way(Instant now) {
     } else if (plan_.queued() == 0) {
       await_answer(address, peer, now);
     } else {
-      endpoint_.abandon(peer.tag, now);
-      end(address, peer);
+      give_up_all(address, peer, now);
       ++peer.silences;
       try_later(address, peer, now);
       start(now);
@@ -42,11 +57,38 @@ void Broker::make_way(Instant now) {
   }
 }
 
-// In the place that it has.
-void Broker::restart(const Address& address, Contact& peer, Instant now) {
-  endpoint_.abandon(peer.tag, now);
-  end(address, peer);
-  begin(address, peer, now);
+// The handshake under way was heard and fell silent: it stays, beside another one. Of two that have, the older goes.
+void Broker::begin_beside(const Address& address, Contact& peer, Instant now) {
+  if (peer.silent_tag != 0) give_up(peer, peer.silent_tag, now);
+  const std::uint64_t tag = next_tag_++;
+  if (!endpoint_.connect(tag, address, peer.expected_name, now)) return;
+  peer.silent_tag = std::exchange(peer.tag, tag);
+  peer.silent_since = endpoint_.progress(peer.silent_tag)->last_received;
+  peer.sent = {};
+  by_tag_.emplace(tag, address);
+  await_answer(address, peer, now);
+}
+
+// True: the silent one was heard again, and the other one is gone.
+bool Broker::revive(const Address& address, Contact& peer, Instant now) {
+  if (peer.silent_tag == 0) return false;
+  const auto progress = endpoint_.progress(peer.silent_tag);
+  if (!progress || progress->last_received <= peer.silent_since) return false;
+  give_up(peer, peer.tag, now);
+  ++peer.revivals;
+  heard_.erase({std::exchange(peer.silence_ends, Instant::never()), address});
+  return true;
+}
+
+// Whether another handshake goes on that the outcome of this one says nothing about.
+bool Broker::outlives(const Outcome& outcome, const Address& address, Contact& peer) {
+  if (!outcome.failure || outcome.failure->code() != Code::peer_failed || peer.silent_tag == 0) return false;
+  by_tag_.erase(outcome.tag);
+  const std::uint64_t silent = std::exchange(peer.silent_tag, 0);
+  if (silent == outcome.tag) return true;
+  peer.tag = silent;
+  heard_.erase({std::exchange(peer.silence_ends, Instant::never()), address});
+  return true;
 }
 
 // Something may have come from there: once the handshake with it is heard, its silence is measured.
@@ -54,7 +96,9 @@ void Broker::note_heard(const Address& address, Instant now) {
   const auto found = contacts_.find(address);
   if (found == contacts_.end()) return;
   Contact& peer = found->second;
-  if (peer.tag == 0 || !peer.silence_ends.is_never() || peer.restarts >= kMostRestarts) return;
+  if (peer.tag == 0) return;
+  revive(address, peer, now);
+  if (!peer.silence_ends.is_never() || peer.restarts >= kMostRestarts) return;
   if (!endpoint_.has_heard(peer.tag)) return;
   peer.silence_ends = std::max(silence_end(peer), now);
   heard_.insert({peer.silence_ends, address});
@@ -63,7 +107,7 @@ void Broker::note_heard(const Address& address, Instant now) {
 Instant Broker::silence_end(const Contact& peer) const {
   const auto progress = endpoint_.progress(peer.tag);
   const Duration silence = std::max(kSilence, kSilentProbes * progress->probe_timeout);
-  return progress->last_received + silence * (std::int64_t{1} << peer.restarts);
+  return progress->last_received + silence * (std::int64_t{1} << std::min(peer.revivals, kMostDoublings));
 }
 
 void Broker::look_for_silence(Instant now) {
@@ -77,7 +121,7 @@ void Broker::look_for_silence(Instant now) {
     }
     peer.silence_ends = Instant::never();
     ++peer.restarts;
-    restart(address, peer, now);
+    begin_beside(address, peer, now);
   }
 }
 

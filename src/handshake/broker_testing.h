@@ -38,7 +38,12 @@ struct BrokerNode final : Node {
   }
   void expire(Instant now) override { broker->on_timeout(now); }
   Instant deadline() const override { return broker->next_deadline(); }
-  bool take(Address& to, ByteSpan& bytes, Instant now) override { return broker->take_datagram(to, bytes, now); }
+  bool take(Address& to, ByteSpan& bytes, Instant now) override {
+    while (!broker->take_datagram(to, bytes, now)) {
+      if (!broker->answer_one(now)) return false;
+    }
+    return true;
+  }
 
   std::vector<Broker::News> news() {
     std::vector<Broker::News> all;

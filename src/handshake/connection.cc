@@ -119,6 +119,7 @@ void Connection::receive(ByteSpan datagram, bool proven, Instant now) {
   }
   if (error == 0) {
     last_received_ = now;
+    if (heard_) unanswered_ = std::vector<std::byte>();
     return advance();
   }
   if (error == NGTCP2_ERR_DRAINING) {
@@ -134,6 +135,10 @@ void Connection::expire(Instant now) {
   if (now >= end_) {
     const bool worth_telling = role_ == Role::responder ? proven_ : heard_;
     return fail(silence(remote(), heard_), worth_telling ? Ending::application : Ending::silent);
+  }
+  if (now >= repeat_at_) {
+    repeat_at_ = Instant::never();
+    repeats_now_ = !heard_;
   }
   const int error = ngtcp2_conn_handle_expiry(quic_, stamp(now));
   if (error == NGTCP2_ERR_HANDSHAKE_TIMEOUT || error == NGTCP2_ERR_IDLE_CLOSE) {
@@ -154,18 +159,42 @@ void Connection::abandon() {
 }
 
 Duration Connection::probe_timeout() const {
+  if (has_repeated_) return Duration{0};
   return std::chrono::nanoseconds(static_cast<std::int64_t>(ngtcp2_conn_get_pto(quic_)));
 }
 
 Instant Connection::deadline() const {
   const ngtcp2_tstamp expiry = ngtcp2_conn_get_expiry(quic_);
-  if (expiry >= static_cast<ngtcp2_tstamp>(Instant::never().ns)) return end_;
-  return earliest(end_, Instant{static_cast<std::int64_t>(expiry)});
+  const Instant own = heard_ ? end_ : earliest(end_, repeat_at_);
+  if (expiry >= static_cast<ngtcp2_tstamp>(Instant::never().ns)) return own;
+  return earliest(own, Instant{static_cast<std::int64_t>(expiry)});
+}
+
+// Takes the next place among all that repeat.
+void Connection::keep_for_repetition(ByteSpan datagram, Instant now) {
+  const bool is_first = unanswered_.empty();
+  unanswered_.assign(datagram.begin(), datagram.end());
+  if (is_first) return;  // QUIC's own first probe comes after kRepeat, and tells it the round trip
+  const Duration longest = std::max(kRepeat, context_->timeout / kMostRepeats);
+  std::uint16_t random = 0;
+  context_->entropy.fill(std::as_writable_bytes(std::span(&random, 1)));
+  const Duration early = longest / 4 * random / (std::int64_t{1} << 16);
+  repeat_at_ = std::max(now + longest - early, context_->next_repeat);
+  context_->next_repeat = repeat_at_ + kRepeatSpacing;
+}
+
+std::size_t Connection::repeat(MutableByteSpan out, Instant now) {
+  repeats_now_ = false;
+  has_repeated_ = true;
+  std::copy(unanswered_.begin(), unanswered_.end(), out.begin());
+  keep_for_repetition(ByteSpan(out).first(unanswered_.size()), now);
+  return unanswered_.size();
 }
 
 // Ngtcp2 would pace by its guess of the round trip if it were told when packets left; a handshake is a few packets.
 std::size_t Connection::write(MutableByteSpan out, Instant now) {
   if (over_) return 0;
+  if (repeats_now_ && !heard_) return repeat(out, now);
   const bool has_more = stream_ >= 0 && !end_written_;
   ngtcp2_vec rest{reinterpret_cast<std::uint8_t*>(outbound_.data()) + written_, outbound_.size() - written_};
   ngtcp2_ssize taken = -1;
@@ -186,6 +215,9 @@ std::size_t Connection::write(MutableByteSpan out, Instant now) {
     end_written_ = written_ == outbound_.size();
     if (end_written_ && answered_) finish(refused_);
   }
+  if (role_ == Role::initiator && !heard_ && size > 0) {
+    keep_for_repetition(ByteSpan(out).first(static_cast<std::size_t>(size)), now);
+  }
   return static_cast<std::size_t>(size);
 }
 
@@ -195,7 +227,8 @@ void Connection::advance() {
   if (role_ == Role::initiator) {
     if (inbound_ended_ || inbound_too_large_) return read_answer();
   } else if (!answered_) {
-    if (inbound_ended_ || inbound_too_large_) return give_answer();
+    asks_ = asks_ || inbound_ended_ || inbound_too_large_;
+    if (asks_) return;
   } else if (stream_closed_) {
     over_ = true;  // the answer has arrived
     return;

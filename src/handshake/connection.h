@@ -3,6 +3,7 @@
 
 #include <ngtcp2/ngtcp2.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -32,6 +33,15 @@ using Answer = std::function<Result<std::vector<std::byte>>(const Outcome& visit
 // Initiator: what we say of ourselves, given the credential that it is about. At most kMaxOfferBytes.
 using MakeOffer = std::function<std::vector<std::byte>(const CredentialId&)>;
 
+// While nobody answers, QUIC repeats the first flight less and less often. The initiator therefore says its last
+// datagram again, as it is, within each kRepeat; a responder that has it already drops the copy before TLS sees it. The
+// time is drawn between three quarters of kRepeat and all of it. All initiators of an endpoint together repeat at most
+// once per kRepeatSpacing, so that with more than 38 that wait the interval is longer; and one repeats at most
+// kMostRepeats times in its time, so that with a timeout of more than 6 s the interval is longer, too.
+inline constexpr Duration kRepeat = std::chrono::milliseconds(76);  // QUIC's first probe timeout (initial_rtt)
+inline constexpr Duration kRepeatSpacing = std::chrono::milliseconds(2);
+inline constexpr int kMostRepeats = 80;  // and less than kMaxDatagramsPerHandshake
+
 // The initiator opens one stream and says its offer: u16 length, bytes, end. The responder says u8 status (0, or an
 // error's Code), u16 length, then its answer or a sentence, end. The initiator then closes; the responder stays until
 // the answer has arrived, to send it again if it was lost.
@@ -50,6 +60,7 @@ class Connection {
     MakeOffer offer;
     Duration timeout;
     Duration initial_rtt;
+    Instant next_repeat{};  // of any initiator
   };
   struct Request {  // of an initiator
     std::uint64_t tag;
@@ -75,6 +86,10 @@ class Connection {
   // `proven`: it names an id of ours, which only somebody who receives at its address can know.
   void receive(ByteSpan datagram, bool proven, Instant now);
   void expire(Instant now);
+  // Responder: the visitor has said all that it says, and waits for the answer.
+  bool asks() const { return asks_ && !answered_ && !over_; }
+  // Asks the application; if asks().
+  void give_answer();
   // Nobody waits for an outcome any more. Silently: the peer is told nothing either.
   void abandon();
   void abandon_silently();
@@ -89,7 +104,7 @@ class Connection {
   bool heard() const { return heard_; }
   // When something last came that QUIC could use, or was dropped as old: the beginning if nothing has.
   Instant last_received() const { return last_received_; }
-  // Of QUIC, without its doubling.
+  // Of QUIC, without its doubling. Zero if the first answer may be one to a repetition: QUIC then measured too much.
   Duration probe_timeout() const;
   bool established() const { return established_; }
   bool over() const { return over_; }
@@ -114,7 +129,8 @@ class Connection {
 
   void advance();
   void begin_exchange();
-  void give_answer();
+  std::size_t repeat(MutableByteSpan out, Instant now);
+  void keep_for_repetition(ByteSpan datagram, Instant now);
   void read_answer();
   Result<SecretBytes> parse(std::size_t header_bytes) const;
   void fail(Error error, Ending ending, int library_error = 0);
@@ -140,6 +156,11 @@ class Connection {
   bool inbound_ended_ = false;
   bool inbound_too_large_ = false;
 
+  std::vector<std::byte> unanswered_;  // initiator: the last datagram, while nothing is heard
+  bool has_repeated_ = false;
+  bool repeats_now_ = false;
+  Instant repeat_at_ = Instant::never();
+
   std::size_t datagrams_ = 0;
   Instant last_received_;
   bool heard_ = false;        // something that TLS could use has come
@@ -147,6 +168,7 @@ class Connection {
   bool has_keys_ = false;     // of a level above the first
   bool completed_ = false;    // TLS says so
   bool established_ = false;  // and so do we
+  bool asks_ = false;
   bool answered_ = false;
   bool stream_closed_ = false;
   std::optional<Error> refused_;  // responder: what the answer said

@@ -112,6 +112,11 @@ void Endpoint::accept(ByteSpan datagram, const ngtcp2_version_cid& ids, const Ad
     ++stats_.dropped_garbage;
     return;
   }
+  // It asks again because it has waited for long. Only who receives at an address can be waiting there.
+  if (asking_.contains(from)) {
+    ++stats_.dropped_asking;
+    return;
+  }
   ngtcp2_cid before_retry{};
   const Admission::Proof proof = admission_.proof(header, from, before_retry, now);
   if (proof == Admission::Proof::invalid) return reply(from, admission_.invalid_token(header));
@@ -246,6 +251,27 @@ bool Endpoint::take_reply(Address& to, ByteSpan& bytes) {
   return true;
 }
 
+bool Endpoint::answer_one(Instant now) {
+  while (!questions_.empty()) {
+    const Serial serial = questions_.front();
+    questions_.pop_front();
+    const auto found = live_.find(serial);
+    if (found == live_.end() || !found->second.connection->asks()) continue;
+    Live& live = found->second;
+    forget_question(serial, live);
+    live.connection->give_answer();
+    if (settle(serial, live, now)) mark_ready(serial, live);
+    return true;
+  }
+  return false;
+}
+
+void Endpoint::forget_question(Serial serial, Live& live) {
+  live.asks = false;
+  const auto first = asking_.find(live.connection->remote());
+  if (first != asking_.end() && first->second == serial) asking_.erase(first);
+}
+
 std::optional<Outcome> Endpoint::take_outcome() {
   if (outcomes_.empty()) return std::nullopt;
   std::optional<Outcome> outcome = std::move(outcomes_.front());
@@ -278,6 +304,10 @@ bool Endpoint::settle(Serial serial, Live& live, Instant now) {
     remove(serial, now);
     return false;
   }
+  if (connection.asks() && !std::exchange(live.asks, true)) {
+    questions_.push_back(serial);
+    asking_.try_emplace(connection.remote(), serial);
+  }
   schedule(serial, live, now);
   return true;
 }
@@ -306,6 +336,7 @@ void Endpoint::remove(Serial serial, Instant now) {
   closed.ids = connection.ids();
   if (!connection.inbound()) by_tag_.erase(connection.tag());
   half_open_.erase(serial);
+  if (live.asks) forget_question(serial, live);
   deadlines_.erase({live.deadline, serial});
   if (live.held) shares_.release(closed.remote, serial);
   live_.erase(found);

@@ -47,6 +47,7 @@ struct EndpointStats {
   std::uint64_t dropped_full = 0;     // first datagrams, because there were max_incoming already
   std::uint64_t dropped_source = 0;   // the same, because their source had its share
   std::uint64_t evicted = 0;          // half-open ones that made room, for anybody or for others of their source
+  std::uint64_t dropped_asking = 0;   // first datagrams, because their sender waits for an answer already
   std::uint64_t dropped_garbage = 0;  // datagrams that belong to nothing
   std::size_t half_open = 0;          // inbound ones whose peer has not proven itself, now
   std::size_t connections = 0;        // all, now
@@ -61,7 +62,7 @@ class Endpoint {
   struct Options {
     std::shared_ptr<const Credentials> credentials;
     bool accepts = false;
-    Answer answer;         // responder; required if it accepts. Called inside on_datagram()
+    Answer answer;         // responder; required if it accepts. Called inside answer_one()
     MakeOffer offer;       // initiator
     WallClock wall_clock;  // for the validity of certificates
     std::size_t max_outgoing = 64;
@@ -101,6 +102,12 @@ class Endpoint {
 
   // The next datagram to send; valid until the next call. False: none for now.
   bool take_datagram(Address& to, ByteSpan& bytes, Instant now);
+  // The answer may take its time, and visitors that hear nothing think that we are gone. So whatever has come is to be
+  // taken in, and whatever there is to send is to be sent, before each answer: that says that we live, and a visitor
+  // that has gone meanwhile is asked about no more. Answers the visitor that has waited for longest; false if there is
+  // none.
+  bool answer_one(Instant now);
+  bool has_question() const { return !questions_.empty(); }
   std::optional<Outcome> take_outcome();
   EndpointStats stats() const;
   const std::optional<Error>& last_unproven_failure() const { return last_unproven_failure_; }
@@ -115,6 +122,7 @@ class Endpoint {
     Instant deadline = Instant::never();
     bool ready = false;  // is in ready_
     bool held = false;   // counts against its source's share
+    bool asks = false;   // is in questions_
   };
   struct Reply {
     Address to;
@@ -139,6 +147,7 @@ class Endpoint {
   void reply(const Address& to, std::vector<std::byte> bytes);
   bool take_reply(Address& to, ByteSpan& bytes);
   void mark_ready(Serial serial, Live& live);
+  void forget_question(Serial serial, Live& live);
   // After anything that happened to it. Removes it if it is over; false then.
   bool settle(Serial serial, Live& live, Instant now);
   void schedule(Serial serial, Live& live, Instant now);
@@ -158,7 +167,9 @@ class Endpoint {
   std::set<Serial> half_open_;
   std::set<std::pair<Instant, Serial>> deadlines_;
   std::deque<Serial> ready_;
-  std::deque<Closed> closed_;  // by age, hence also by end and by serial order of closing
+  std::deque<Serial> questions_;                             // visitors that wait for an answer, and such as are gone
+  std::unordered_map<Address, Serial, AddressHash> asking_;  // of these, the first of each address that is not gone
+  std::deque<Closed> closed_;                                // by age, hence also by end and by serial order of closing
   std::deque<Reply> replies_;
   std::deque<Outcome> outcomes_;
   std::vector<std::byte> taken_;

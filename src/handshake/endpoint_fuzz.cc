@@ -23,7 +23,7 @@ void drain(Endpoint& endpoint, Instant now) {
   Address to;
   ByteSpan bytes;
   std::size_t sent = 0;
-  while (endpoint.take_datagram(to, bytes, now)) {
+  while (endpoint.take_datagram(to, bytes, now) || endpoint.answer_one(now)) {
     if (bytes.size() > kDatagramBytes || ++sent > 64) std::abort();
   }
 }

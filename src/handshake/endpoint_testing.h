@@ -89,7 +89,12 @@ struct EndpointNode final : Node {
   }
   void expire(Instant now) override { endpoint.on_timeout(now); }
   Instant deadline() const override { return endpoint.next_deadline(); }
-  bool take(Address& to, ByteSpan& bytes, Instant now) override { return endpoint.take_datagram(to, bytes, now); }
+  bool take(Address& to, ByteSpan& bytes, Instant now) override {
+    while (!endpoint.take_datagram(to, bytes, now)) {
+      if (!endpoint.answer_one(now)) return false;
+    }
+    return true;
+  }
 
   std::vector<Outcome> outcomes() {
     std::vector<Outcome> all;

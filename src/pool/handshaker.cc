@@ -191,25 +191,37 @@ bool Handshaker::poll_once(Instant now) {
   if (has_left() || worker_->is_in_child()) return false;
   bool is_busy = false;
   if (has_requests_.load(std::memory_order_relaxed)) is_busy |= take_requests(now);
-  if (broker_->next_deadline() <= now) {
-    broker_->on_timeout(now);
-    is_busy = true;
-  }
-  if (has_own_thread_ || now >= look_at_) {
+  // Before the timers: this loop may have stood still, and what came meanwhile says who is there.
+  if (has_own_thread_ || now >= look_at_ || broker_->has_question()) {
     look_at_ = now + kLookInterval;
     is_busy |= receive(now);
   }
   if (worker_->is_in_child()) return false;  // the application's function forked, and returned in the child
+  if (broker_->next_deadline() <= now) {
+    broker_->on_timeout(now);
+    is_busy = true;
+  }
   if (now >= reload_at_) reload(now);
   is_busy |= tell_news(now);
   is_busy |= send(now);
   is_busy |= tell_news(now);  // what was written has ended handshakes
-  return is_busy;
+  return answer_one(now, is_busy) || is_busy;
+}
+
+// The application may take its time, and forks if it likes. So everything else is done first: all that has come is
+// read, unless it comes faster than it can be read, and all that is to be sent has left. The answer leaves in the next
+// turn, at the time that it has become by then.
+bool Handshaker::answer_one(Instant now, bool is_busy) {
+  if (!broker_->has_question() || is_blocked() || worker_->is_in_child()) return false;
+  if (is_busy && ++busy_turns_ < kBusyTurnsPerAnswer) return true;
+  busy_turns_ = 0;
+  return broker_->answer_one(now) && !worker_->is_in_child();
 }
 
 Instant Handshaker::next_deadline() const {
   if (has_left()) return Instant::never();
   if (is_blocked()) return reload_at_;
+  if (broker_->has_question()) return Instant{};
   return earliest(broker_->next_deadline(), reload_at_);
 }
 
@@ -249,7 +261,7 @@ bool Handshaker::receive(Instant now) {
   datagrams_.clear();
   link_->receive(datagrams_);
   for (const link::Datagram& datagram : datagrams_) {
-    if (has_left() || worker_->is_in_child()) break;  // each may ask the application
+    if (has_left() || worker_->is_in_child()) break;  // each may ask the application: about a callee that may call us
     broker_->on_datagram(datagram.bytes, datagram.from, now);
   }
   link_->recycle();

@@ -94,6 +94,7 @@ class Handshaker final : public worker::Pollable,
   static constexpr Duration kReloadInterval = std::chrono::seconds(1);  // and of telling of strangers
   static constexpr int kDatagramsPerTurn = 64;
   static constexpr int kMaxUnreachables = 64;
+  static constexpr int kBusyTurnsPerAnswer = 16;  // a visitor gets its answer in one of so many turns, whatever comes
   // A loop that also does other things looks at this socket so often; the poller wakes it if it sleeps.
   static constexpr Duration kLookInterval = std::chrono::microseconds(50);
 
@@ -115,6 +116,7 @@ class Handshaker final : public worker::Pollable,
   bool take_requests(Instant now);
   bool receive(Instant now);
   bool send(Instant now);
+  bool answer_one(Instant now, bool is_busy);
   bool tell_news(Instant now);
   void reload(Instant now);
   void tell_of_strangers();
@@ -144,6 +146,7 @@ class Handshaker final : public worker::Pollable,
   std::vector<link::Datagram> datagrams_;
   std::vector<std::byte> sending_;
   link::Train pending_;  // did not fit into the socket's buffer
+  int busy_turns_ = 0;   // since the last answer, while somebody waits for one
   Instant look_at_{};
   Instant reload_at_{};
   handshake::EndpointStats told_;  // when strangers were last told of

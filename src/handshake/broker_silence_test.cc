@@ -1,0 +1,223 @@
+// Brokers whose peers say nothing for a while: they are away, far away, or slow to say who may call.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "handshake/broker.h"
+#include "handshake/broker_testing.h"
+
+namespace weir::handshake::testing {
+namespace {
+
+constexpr Duration kProbe = 76ms;
+constexpr Duration kDelay = 1ms;
+constexpr Duration kRoundTrips = 4 * kDelay;  // the two of a handshake
+const Address kServer = Address::v4(0x0a010001, 4433);
+Address caller_at(std::uint32_t i) { return Address::v4(0x0a000100 + i, 7'000); }
+
+// Its application takes its time to say who may call; its thread does nothing else meanwhile.
+struct SlowNode final : Node {
+  SlowNode(const Address& address, std::uint64_t seed, Duration time)
+      : answer_time(time), node(address, seed, 64, {}, [this](Broker::Options& options) {
+          options.allows = [this](const Names&) {
+            ++asked;
+            return true;
+          };
+        }) {}
+  void receive(MutableByteSpan datagram, const Address& from, Instant now) override {
+    if (!busy_until) return node.receive(datagram, from, now);
+    waiting.emplace_back(from, std::vector<std::byte>(datagram.begin(), datagram.end()));
+  }
+  void expire(Instant now) override {
+    busy_until.reset();
+    for (auto& [from, datagram] : std::exchange(waiting, {})) node.receive(datagram, from, now);
+    if (node.deadline() <= now) node.expire(now);
+  }
+  Instant deadline() const override { return busy_until ? *busy_until : node.deadline(); }
+  bool take(Address& to, ByteSpan& bytes, Instant now) override {
+    if (busy_until) return false;
+    if (node.broker->take_datagram(to, bytes, now)) return true;
+    if (node.broker->answer_one(now)) busy_until = now + answer_time;
+    return false;
+  }
+
+  Duration answer_time;
+  int asked = 0;
+  std::optional<Instant> busy_until;
+  std::vector<std::pair<Address, std::vector<std::byte>>> waiting;
+  BrokerNode node;
+};
+
+// Callers of one slow server.
+struct Crowd {
+  Crowd(std::uint32_t size, Duration answer_time, Duration timeout = 5s)
+      : network(1, {.delay = kDelay}), server(kServer, 1, answer_time) {
+    network.add(kServer, server);
+    network.add(Address::v4(1, 1), alarm);
+    for (std::uint32_t i = 0; i < size; ++i) {
+      callers.push_back(std::make_unique<BrokerNode>(caller_at(i), 2 + i, 64, crypto::KeyBytes{},
+                                                     [&](Broker::Options& options) { options.timeout = timeout; }));
+      network.add(caller_at(i), *callers.back());
+    }
+  }
+  void call(std::uint32_t i) { callers[i]->broker->want(kServer, "", network.now()); }
+  void pass(Duration time) {
+    alarm.pass(network, time);
+    for (const auto& caller : callers) {
+      for (const Broker::News& each : caller->news()) ++(each.failure ? failed : reached);
+    }
+  }
+
+  Network network;
+  SlowNode server;
+  Alarm alarm;
+  std::vector<std::unique_ptr<BrokerNode>> callers;
+  int reached = 0;
+  int failed = 0;
+};
+
+TEST(BrokerAndSilence, AnApplicationThatTakesLongIsAskedOnce) {
+  for (const Duration time : {Duration{100ms}, Duration{1s}, Duration{2600ms}, Duration{4s}}) {
+    Crowd crowd(1, time);
+    crowd.call(0);
+    crowd.pass(time + kRoundTrips);
+    EXPECT_EQ(crowd.reached, 1) << time.count();
+    crowd.pass(20s);
+    EXPECT_EQ(crowd.server.asked, 1) << time.count();
+    EXPECT_EQ(crowd.failed, 0) << time.count();
+    EXPECT_EQ(crowd.callers[0]->broker->stats().connections, 0u);
+    EXPECT_EQ(crowd.server.node.broker->stats().connections, 0u);
+  }
+}
+
+TEST(BrokerAndSilence, ManyCallersOfASlowApplicationAreAskedAboutOnceEach) {
+  constexpr std::uint32_t kCallers = 20;
+  Crowd crowd(kCallers, 100ms);
+  for (std::uint32_t i = 0; i < kCallers; ++i) crowd.call(i);
+  crowd.pass(kCallers * 100ms + kRoundTrips);
+  EXPECT_EQ(crowd.reached, static_cast<int>(kCallers));
+  crowd.pass(20s);
+  EXPECT_EQ(crowd.server.asked, static_cast<int>(kCallers));
+  EXPECT_EQ(crowd.failed, 0);
+  EXPECT_EQ(crowd.server.node.broker->stats().connections, 0u);
+}
+
+// The second one comes at any step of its handshake while the first one's question is being answered.
+TEST(BrokerAndSilence, ACallerThatWaitsForAnotherCallersAnswerIsAskedAboutOnce) {
+  for (Duration apart = 0ms; apart <= 10 * kDelay; apart += kDelay / 2) {
+    Crowd crowd(2, 2s);
+    crowd.call(0);
+    crowd.pass(apart);
+    crowd.call(1);
+    crowd.pass(4s + kProbe + 2 * kRoundTrips);
+    EXPECT_EQ(crowd.reached, 2) << apart.count();
+    crowd.pass(20s);
+    EXPECT_EQ(crowd.server.asked, 2) << apart.count();
+  }
+}
+
+TEST(BrokerAndSilence, NobodyIsAskedAboutACallerThatHasGivenUp) {
+  Crowd crowd(2, 3s, 1s);
+  crowd.call(0);
+  crowd.call(1);
+  crowd.pass(2s);
+  EXPECT_EQ(crowd.failed, 2) << "the time is the caller's";
+  crowd.pass(20s);
+  EXPECT_EQ(crowd.server.asked, 1);
+  EXPECT_EQ(crowd.server.node.broker->stats().connections, 0u);
+}
+
+// ---- peers that are away ----
+
+TEST(BrokerAndSilence, APeerThatWasAwayIsFoundWithinAProbeIntervalHoweverLongItWasAway) {
+  for (const Duration away : {50ms, 100ms, 200ms, 500ms, 1000ms, 1700ms, 2900ms, 4500ms}) {
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+      Network network(seed, {.delay = kDelay});
+      Alarm alarm;
+      network.add(Address::v4(1, 1), alarm);
+      BrokerNode caller(kClientAddress, 10 + seed), server(kServer, 20 + seed);
+      network.add(caller.at, caller);
+      caller.broker->want(kServer, "", network.now());
+      alarm.pass(network, away);
+      network.add(kServer, server);
+      alarm.pass(network, kProbe + kRoundTrips);
+      const std::vector<Broker::News> news = caller.news();
+      ASSERT_EQ(news.size(), 1u) << away.count() << ", seed " << seed;
+      EXPECT_FALSE(news[0].failure.has_value());
+    }
+  }
+}
+
+// Each time it is heard, and dies before it answers.
+TEST(BrokerAndSilence, APeerThatDiesAgainAndAgainIsFoundWithinAProbeIntervalEachTime) {
+  constexpr std::size_t kLives = 6;
+  for (const Duration away : {0ms, 300ms}) {
+    Network network(1, {.delay = kDelay});
+    Alarm alarm;
+    network.add(Address::v4(1, 1), alarm);
+    BrokerNode caller(kClientAddress, 11);
+    network.add(caller.at, caller);
+    std::vector<std::unique_ptr<BrokerNode>> lives;
+    caller.broker->want(kServer, "", network.now());
+    for (std::size_t life = 0; life <= kLives; ++life) {
+      lives.push_back(std::make_unique<BrokerNode>(kServer, 100 + life));
+      network.add(kServer, *lives.back());
+      bool has_spoken = false;
+      network.watch = [&](const Address& from, const Address&, ByteSpan) {
+        if (from == kServer && !std::exchange(has_spoken, true) && life < kLives) network.remove(kServer);
+        return true;
+      };
+      alarm.pass(network, kProbe + kRoundTrips);
+      EXPECT_TRUE(has_spoken) << "life " << life;
+      if (life < kLives) alarm.pass(network, away);
+    }
+    const std::vector<Broker::News> news = caller.news();
+    ASSERT_EQ(news.size(), 1u);
+    EXPECT_FALSE(news[0].failure.has_value());
+  }
+}
+
+TEST(BrokerAndSilence, APeerThatIsFarAwayIsReachedInTwoRoundTrips) {
+  for (const Duration delay : {30ms, 50ms, 150ms, 500ms, 1000ms}) {
+    Network network(1, {.delay = delay});
+    Alarm alarm;
+    network.add(Address::v4(1, 1), alarm);
+    BrokerNode caller(kClientAddress, 11), server(kServer, 12);
+    network.add(caller.at, caller);
+    network.add(kServer, server);
+    caller.broker->want(kServer, "", network.now());
+    alarm.pass(network, 4 * delay + 1ms);
+    const std::vector<Broker::News> news = caller.news();
+    ASSERT_EQ(news.size(), 1u) << delay.count();
+    EXPECT_FALSE(news[0].failure.has_value()) << delay.count();
+    EXPECT_LE(server.broker->stats().accepted, 3u) << delay.count();
+    alarm.pass(network, 10s);
+    EXPECT_EQ(server.broker->stats().connections, 0u) << delay.count();
+    EXPECT_EQ(server.broker->stats().completed, 1u) << delay.count();
+  }
+}
+
+TEST(BrokerAndSilence, ManySilentPeersAreAskedAtABoundedRate) {
+  constexpr std::uint32_t kSilent = 64;
+  Network network(1, {.delay = kDelay});
+  Alarm alarm;
+  network.add(Address::v4(1, 1), alarm);
+  BrokerNode caller(kClientAddress, 11);
+  network.add(caller.at, caller);
+  std::size_t sent = 0;
+  network.watch = [&](const Address&, const Address&, ByteSpan) { return ++sent != 0; };
+  for (std::uint32_t i = 0; i < kSilent; ++i) {
+    caller.broker->want(Address::v4(0x0b000000 + i, 4433), "", network.now());
+  }
+  alarm.pass(network, 4s);
+  constexpr std::size_t kOwnOfQuic = 7;  // at 0, 76, 228, 532, 1140 and 2356 ms, and some of two datagrams
+  EXPECT_LE(sent, 4s / kRepeatSpacing + kOwnOfQuic * kSilent);
+  EXPECT_GE(sent, 4s / kRepeatSpacing * 3 / 4) << "the test no longer meets what it is about";
+  EXPECT_EQ(caller.broker->stats().started, kSilent) << "and none of that costs another key";
+}
+
+}  // namespace
+}  // namespace weir::handshake::testing
