@@ -62,6 +62,21 @@ TEST(AFunctionThatBlocksTheHandshakeThread, IsReportedByTheWatchdog) {
   EXPECT_EQ(text_of(client.peer(server.listen_address()).unary("echo", "x", {.deadline = 1h}).get()), "x");
 }
 
+// Its caller hears nothing for far longer than a peer needs that has restarted.
+TEST(AFunctionThatBlocksTheHandshakeThread, IsAskedOnceAboutACallerThatWaits) {
+  TestAuthority authority;
+  std::atomic<int> asked{0};
+  Pool server = open(identity_server(authority.identity({"127.0.0.1"}).authorise([&](std::string_view) {
+    ++asked;
+    std::this_thread::sleep_for(600ms);
+    return true;
+  })));
+  serve_echo(server);
+  Pool client = open(identity_client(authority.identity({"client.test"})));
+  EXPECT_EQ(text_of(client.peer(server.listen_address()).unary("echo", "x", {.deadline = 1h}).get()), "x");
+  EXPECT_EQ(asked, 1);
+}
+
 // Without a deadline that holds, this test would never end: the function returns only after the pool is gone.
 TEST(AFunctionThatBlocksTheHandshakeThread, DoesNotKeepAPoolFromClosing) {
   TestAuthority authority;
