@@ -341,7 +341,10 @@ void Broker::on_unreachable(const Address& who, ByteSpan quoted, Instant now) {
       !std::equal(found->second.sent.begin(), found->second.sent.end(), quoted.begin())) {
     return;
   }
-  give_up_all(who, found->second, now);
+  // A process that listens there from now on need not be told of handshakes with the one before.
+  endpoint_.abandon_silently(found->second.tag, now);
+  endpoint_.abandon_silently(found->second.silent_tag, now);
+  end(who, found->second);
   plan_.on_failure(who, now);
   fail(who, Error(Code::peer_failed, "nobody listens at the peer's address"), now);
   start(now);

@@ -68,6 +68,15 @@ void Endpoint::abandon(std::uint64_t tag, Instant now) {
   settle(serial, live, now);
 }
 
+void Endpoint::abandon_silently(std::uint64_t tag, Instant now) {
+  const auto found = by_tag_.find(tag);
+  if (found == by_tag_.end()) return;
+  const Serial serial = found->second;
+  Live& live = live_.at(serial);
+  live.connection->abandon_silently();
+  settle(serial, live, now);
+}
+
 bool Endpoint::has_heard(std::uint64_t tag) const {
   const auto found = by_tag_.find(tag);
   return found != by_tag_.end() && live_.at(found->second).connection->heard();

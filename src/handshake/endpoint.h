@@ -88,7 +88,8 @@ class Endpoint {
   Result<void> connect(std::uint64_t tag, const Address& remote, std::string expected_name, Instant now);
   // No outcome will come, unless one has been queued already.
   void abandon(std::uint64_t tag, Instant now);
-  bool has_heard(std::uint64_t tag) const;  // from the peer, in this handshake
+  void abandon_silently(std::uint64_t tag, Instant now);  // the peer is told nothing: it is known to be gone
+  bool has_heard(std::uint64_t tag) const;                // from the peer, in this handshake
   // When it began, or last received something; and how long QUIC waits for an answer in it.
   struct Progress {
     Instant last_received;
