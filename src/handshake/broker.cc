@@ -155,6 +155,7 @@ void Broker::start(Instant now) {
 
 void Broker::begin(const Address& address, Contact& peer, Instant now) {
   peer.tag = next_tag_++;
+  peer.begun = now;
   peer.sent = {};
   by_tag_.emplace(peer.tag, address);
   peer.is_silent = peer.silences > 0;
@@ -212,7 +213,7 @@ void Broker::on_outcome(const Outcome& outcome, Instant now) {
   if (tagged == by_tag_.end()) return;
   const Address address = tagged->second;
   Contact& peer = contacts_[address];
-  if (outlives(outcome, address, peer)) return;
+  if (outlives(outcome, address, peer, now)) return;
   by_tag_.erase(outcome.tag);
   give_up_all(address, peer, now);
   peer.restarts = 0;

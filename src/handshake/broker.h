@@ -31,10 +31,10 @@ namespace weir::handshake {
 // long as a handshake may take. Such further tries have a quarter of the places at most.
 //
 // A peer that restarts in the middle of a handshake answers nothing more of it. If a handshake was heard and then hears
-// nothing for kSilence, or for kSilentProbes probe timeouts of QUIC if that is longer, another one begins in its place.
-// The silent one stays beside it, because the peer may only be slow: its application is asked who may call. What ends
-// first counts. If the silent one is heard again, the other one is given up, and the patience doubles. Another one
-// begins at most kMostRestarts times in a row.
+// nothing for kSilence, or for kSilentProbes probe timeouts of QUIC if that is longer, another one begins beside it.
+// The silent one stays, because the peer may only be slow: its application is asked who may call. What ends first
+// counts. If the silent one is heard again, the other one is given up, and the patience doubles. Another one begins at
+// most kMostRestarts times in a row, and none after the time that a handshake may take.
 //
 // One per pool; one thread at a time, but for map() and caller_names(). No I/O, no clock, no threads: after each call
 // that takes `now`, take all datagrams and news, then come back at next_deadline() at the latest. Visitors get their
@@ -121,7 +121,8 @@ class Broker {
   // Somebody we call, by address.
   struct Contact {
     std::string expected_name;
-    std::uint64_t tag = 0;                       // of the handshake under way
+    std::uint64_t tag = 0;                       // of the handshake under way,
+    Instant begun{};                             // and when it began, or the first of those in a row
     std::uint64_t silent_tag = 0;                // of an older one beside it, that was heard and fell silent,
     Instant silent_since{};                      // and when it was heard last
     bool is_proven = false;                      // it has proven its name before
@@ -153,13 +154,14 @@ class Broker {
   void give_up_all(const Address& address, Contact& contact, Instant now);
   void begin_beside(const Address& address, Contact& contact, Instant now);
   bool revive(const Address& address, Contact& contact, Instant now);
-  bool outlives(const Outcome& outcome, const Address& address, Contact& contact);
+  bool outlives(const Outcome& outcome, const Address& address, Contact& contact, Instant now);
   void begin_anew(const Address& address, Contact& contact, Instant now);
   void reach(const Address& address, Contact& contact, Instant now);
   void end(const Address& address, Contact& contact);
   void await_answer(const Address& address, Contact& contact, Instant now);
   void make_way(Instant now);
   void note_heard(const Address& address, Instant now);
+  void measure_silence(const Address& address, Contact& contact, Instant from);
   void look_for_silence(Instant now);
   Instant silence_end(const Contact& contact) const;
   void try_later(const Address& address, Contact& contact, Instant now);

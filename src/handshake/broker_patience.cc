@@ -81,13 +81,14 @@ bool Broker::revive(const Address& address, Contact& peer, Instant now) {
 }
 
 // Whether another handshake goes on that the outcome of this one says nothing about.
-bool Broker::outlives(const Outcome& outcome, const Address& address, Contact& peer) {
+bool Broker::outlives(const Outcome& outcome, const Address& address, Contact& peer, Instant now) {
   if (!outcome.failure || outcome.failure->code() != Code::peer_failed || peer.silent_tag == 0) return false;
   by_tag_.erase(outcome.tag);
   const std::uint64_t silent = std::exchange(peer.silent_tag, 0);
   if (silent == outcome.tag) return true;
   peer.tag = silent;
   heard_.erase({std::exchange(peer.silence_ends, Instant::never()), address});
+  if (endpoint_.has_heard(silent)) measure_silence(address, peer, now + kSilence);  // or it has just ended, too
   return true;
 }
 
@@ -98,9 +99,13 @@ void Broker::note_heard(const Address& address, Instant now) {
   Contact& peer = found->second;
   if (peer.tag == 0) return;
   revive(address, peer, now);
-  if (!peer.silence_ends.is_never() || peer.restarts >= kMostRestarts) return;
-  if (!endpoint_.has_heard(peer.tag)) return;
-  peer.silence_ends = std::max(silence_end(peer), now);
+  if (peer.silence_ends.is_never() && endpoint_.has_heard(peer.tag)) measure_silence(address, peer, now);
+}
+
+// Of a handshake that was heard; its silence ends at `from` at the earliest.
+void Broker::measure_silence(const Address& address, Contact& peer, Instant from) {
+  if (peer.restarts >= kMostRestarts) return;
+  peer.silence_ends = std::max(silence_end(peer), from);
   heard_.insert({peer.silence_ends, address});
 }
 
@@ -121,7 +126,7 @@ void Broker::look_for_silence(Instant now) {
     }
     peer.silence_ends = Instant::never();
     ++peer.restarts;
-    begin_beside(address, peer, now);
+    if (now - peer.begun < options_.timeout) begin_beside(address, peer, now);
   }
 }
 

@@ -1,8 +1,12 @@
 // Brokers whose peers say nothing for a while: they are away, far away, or slow to say who may call.
 #include <gtest/gtest.h>
+#include <ngtcp2/ngtcp2.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
+#include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -217,6 +221,130 @@ TEST(BrokerAndSilence, ManySilentPeersAreAskedAtABoundedRate) {
   EXPECT_LE(sent, 4s / kRepeatSpacing + kOwnOfQuic * kSilent);
   EXPECT_GE(sent, 4s / kRepeatSpacing * 3 / 4) << "the test no longer meets what it is about";
   EXPECT_EQ(caller.broker->stats().started, kSilent) << "and none of that costs another key";
+}
+
+// Peers far away are heard after QUIC's first probe, when a repetition is due, or in the line of those that repeat.
+TEST(BrokerAndSilence, ASilentPeerIsAskedAsOftenBesideManyThatAreFarAway) {
+  constexpr std::uint32_t kFar = 120;
+  const Address silent = Address::v4(0x0b000000, 4433);
+  Network network(1, {.delay = 70ms});
+  Alarm alarm;
+  network.add(Address::v4(1, 1), alarm);
+  BrokerNode caller(kClientAddress, 11, 2 * kFar);
+  network.add(caller.at, caller);
+  caller.broker->want(silent, "", network.now());
+  std::vector<std::unique_ptr<BrokerNode>> far;
+  for (std::uint32_t i = 0; i < kFar; ++i) {
+    far.push_back(std::make_unique<BrokerNode>(Address::v4(0x0c000000 + i, 4433), 100 + i));
+    network.add(far.back()->at, *far.back());
+    caller.broker->want(far.back()->at, "", network.now());
+  }
+  const Instant heard = network.now() + 140ms;  // all but one
+  Instant last = network.now();
+  Duration longest{0};
+  network.watch = [&](const Address&, const Address& to, ByteSpan) {
+    if (to != silent) return true;
+    if (last >= heard) longest = std::max(longest, network.now() - last);
+    last = network.now();
+    return true;
+  };
+  alarm.pass(network, 2s);
+  EXPECT_EQ(caller.news().size(), kFar);
+  EXPECT_GT(longest, Duration{0});
+  EXPECT_LE(longest, kRepeat + 1ms) << "timers have a resolution of a millisecond";
+}
+
+TEST(BrokerAndSilence, ASilentPeerIsSentNoMoreThanAResponderTakesIn) {
+  constexpr std::size_t kRestOfAHandshake = 8;
+  for (const Duration timeout : {Duration{5s}, Duration{10s}, Duration{60s}}) {
+    for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+      Network network(seed);
+      Alarm alarm;
+      network.add(Address::v4(1, 1), alarm);
+      BrokerNode caller(kClientAddress, seed, 64, {}, [&](Broker::Options& options) { options.timeout = timeout; });
+      network.add(caller.at, caller);
+      caller.broker->want(kServer, "", network.now());
+      std::vector<std::byte> last;
+      int repeats = 0;
+      network.watch = [&](const Address&, const Address&, ByteSpan bytes) {
+        repeats += std::ranges::equal(bytes, last);
+        last.assign(bytes.begin(), bytes.end());
+        return true;
+      };
+      alarm.pass(network, timeout + 1s);
+      EXPECT_EQ(caller.news().size(), 1u);
+      EXPECT_LE(repeats, kMostRepeats) << timeout.count();
+      EXPECT_GE(repeats, kMostRepeats / 2) << timeout.count();
+      EXPECT_LT(network.sent() + kRestOfAHandshake, kMaxDatagramsPerHandshake) << timeout.count();
+    }
+  }
+}
+
+// ---- peers that say something, and no more ----
+
+// The first one may only be slow, so the false answers of the second one end nothing; nor are they asked for in haste.
+TEST(BrokerAndSilence, AProcessThatAnswersFalselyIsAskedOncePerProbeInterval) {
+  Network network(1, {.delay = kDelay});
+  Alarm alarm;
+  network.add(Address::v4(1, 1), alarm);
+  BrokerNode caller(kClientAddress, 11), first(kServer, 12), last(kServer, 13);
+  network.add(caller.at, caller);
+  network.add(kServer, first);
+  network.watch = [&](const Address& from, const Address&, ByteSpan) {
+    if (from == kServer) network.remove(kServer);
+    return true;
+  };
+  caller.broker->want(kServer, "", network.now());
+  alarm.pass(network, 10ms);
+  network.watch = nullptr;
+  TestEntropy entropy(14);
+  Endpoint::Options options = server_options(entropy);
+  options.credentials = make_credentials(test_authority(), {BrokerNode::ip_of(kServer)});
+  int answers = 0;
+  options.answer = [&](const Outcome&) -> Result<std::vector<std::byte>> {
+    ++answers;
+    return std::unexpected(Error(Code::peer_failed, "false"));
+  };
+  EndpointNode rude(std::move(options));
+  network.add(kServer, rude);
+  alarm.pass(network, 4 * kProbe);
+  EXPECT_TRUE(caller.news().empty());
+  EXPECT_GE(answers, 2);
+  EXPECT_LE(answers, 4);
+  network.add(kServer, last);
+  alarm.pass(network, kProbe + kRoundTrips);
+  const std::vector<Broker::News> news = caller.news();
+  ASSERT_EQ(news.size(), 1u);
+  EXPECT_FALSE(news[0].failure.has_value());
+}
+
+// It repeats the beginning of its answer, as QUIC does, and never hears any of ours.
+TEST(BrokerAndSilence, APeerThatAlwaysBeginsToAnswerIsGivenUpAtLast) {
+  constexpr Duration kTimeout = 5s;
+  Network network(1, {.delay = kDelay});
+  Alarm alarm;
+  network.add(Address::v4(1, 1), alarm);
+  BrokerNode caller(kClientAddress, 11), server(kServer, 12);
+  network.add(caller.at, caller);
+  network.add(kServer, server);
+  std::set<std::vector<std::byte>> own_ids;  // of the server
+  network.watch = [&](const Address& from, const Address&, ByteSpan bytes) {
+    ngtcp2_version_cid ids{};
+    const auto* at = reinterpret_cast<const std::uint8_t*>(bytes.data());
+    if (ngtcp2_pkt_decode_version_cid(&ids, at, bytes.size(), kConnectionIdBytes) != 0) return false;
+    const auto id = [](const std::uint8_t* data, std::size_t size) {
+      const auto span = std::as_bytes(std::span(data, size));
+      return std::vector<std::byte>(span.begin(), span.end());
+    };
+    if (from == kServer) return own_ids.insert(id(ids.scid, ids.scidlen)), true;
+    return !own_ids.contains(id(ids.dcid, ids.dcidlen));
+  };
+  caller.broker->want(kServer, "", network.now());
+  alarm.pass(network, 2 * kTimeout + kProbe);
+  const std::vector<Broker::News> news = caller.news();
+  ASSERT_EQ(news.size(), 1u);
+  EXPECT_TRUE(news[0].failure.has_value());
+  EXPECT_GT(caller.broker->stats().started, 2u) << "the test no longer meets what it is about";
 }
 
 }  // namespace

@@ -89,6 +89,7 @@ Connection::Connection(Context& context, Role role, ConnectionIds::Owner owner, 
 }
 
 Connection::~Connection() {
+  leave_line();
   if (quic_ != nullptr) ngtcp2_conn_del(quic_);
 }
 
@@ -119,7 +120,10 @@ void Connection::receive(ByteSpan datagram, bool proven, Instant now) {
   }
   if (error == 0) {
     last_received_ = now;
-    if (heard_) unanswered_ = std::vector<std::byte>();
+    if (heard_) {
+      unanswered_ = std::vector<std::byte>();
+      leave_line();
+    }
     return advance();
   }
   if (error == NGTCP2_ERR_DRAINING) {
@@ -136,9 +140,9 @@ void Connection::expire(Instant now) {
     const bool worth_telling = role_ == Role::responder ? proven_ : heard_;
     return fail(silence(remote(), heard_), worth_telling ? Ending::application : Ending::silent);
   }
-  if (now >= repeat_at_) {
+  if (now >= repeat_at_ && !heard_ && takes_turn(now)) {
     repeat_at_ = Instant::never();
-    repeats_now_ = !heard_;
+    repeats_now_ = true;
   }
   const int error = ngtcp2_conn_handle_expiry(quic_, stamp(now));
   if (error == NGTCP2_ERR_HANDSHAKE_TIMEOUT || error == NGTCP2_ERR_IDLE_CLOSE) {
@@ -170,17 +174,32 @@ Instant Connection::deadline() const {
   return earliest(own, Instant{static_cast<std::int64_t>(expiry)});
 }
 
-// Takes the next place among all that repeat.
 void Connection::keep_for_repetition(ByteSpan datagram, Instant now) {
   const bool is_first = unanswered_.empty();
   unanswered_.assign(datagram.begin(), datagram.end());
-  if (is_first) return;  // QUIC's own first probe comes after kRepeat, and tells it the round trip
-  const Duration longest = std::max(kRepeat, context_->timeout / kMostRepeats);
+  if (is_first) return;      // QUIC's own first probe comes after kRepeat, and tells it the round trip
+  constexpr int kShare = 4;  // of the interval, which is shorter by so much at most
+  const Duration longest = std::max(kRepeat, context_->timeout * kShare / ((kShare - 1) * kMostRepeats));
   std::uint16_t random = 0;
   context_->entropy.fill(std::as_writable_bytes(std::span(&random, 1)));
-  const Duration early = longest / 4 * random / (std::int64_t{1} << 16);
-  repeat_at_ = std::max(now + longest - early, context_->next_repeat);
-  context_->next_repeat = repeat_at_ + kRepeatSpacing;
+  leave_line();
+  repeat_at_ = now + longest - longest / kShare * random / (std::int64_t{1} << 16);
+}
+
+// It is due. If others are, too, it takes the next place in the line.
+bool Connection::takes_turn(Instant now) {
+  if (std::exchange(is_in_line_, false)) return true;
+  const Instant place = std::max(now, context_->next_repeat);
+  context_->next_repeat = place + kRepeatSpacing;
+  if (place == now) return true;
+  is_in_line_ = true;
+  repeat_at_ = place;
+  return false;
+}
+
+// Those behind it keep their places; the next one comes sooner.
+void Connection::leave_line() {
+  if (std::exchange(is_in_line_, false)) context_->next_repeat = context_->next_repeat - kRepeatSpacing;
 }
 
 std::size_t Connection::repeat(MutableByteSpan out, Instant now) {
@@ -228,7 +247,7 @@ void Connection::advance() {
     if (inbound_ended_ || inbound_too_large_) return read_answer();
   } else if (!answered_) {
     asks_ = asks_ || inbound_ended_ || inbound_too_large_;
-    if (asks_) return;
+    if (asks_ && !stream_closed_) return;
   } else if (stream_closed_) {
     over_ = true;  // the answer has arrived
     return;

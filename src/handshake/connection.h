@@ -36,11 +36,11 @@ using MakeOffer = std::function<std::vector<std::byte>(const CredentialId&)>;
 // While nobody answers, QUIC repeats the first flight less and less often. The initiator therefore says its last
 // datagram again, as it is, within each kRepeat; a responder that has it already drops the copy before TLS sees it. The
 // time is drawn between three quarters of kRepeat and all of it. All initiators of an endpoint together repeat at most
-// once per kRepeatSpacing, so that with more than 38 that wait the interval is longer; and one repeats at most
-// kMostRepeats times in its time, so that with a timeout of more than 6 s the interval is longer, too.
+// once per kRepeatSpacing: whoever is due while others are takes a place in the line behind them. One repeats at most
+// kMostRepeats times in its time: with a timeout of more than 5 s the interval is longer.
 inline constexpr Duration kRepeat = std::chrono::milliseconds(76);  // QUIC's first probe timeout (initial_rtt)
 inline constexpr Duration kRepeatSpacing = std::chrono::milliseconds(2);
-inline constexpr int kMostRepeats = 80;  // and less than kMaxDatagramsPerHandshake
+inline constexpr int kMostRepeats = 88;  // with what QUIC sends and repeats, less than kMaxDatagramsPerHandshake
 
 // The initiator opens one stream and says its offer: u16 length, bytes, end. The responder says u8 status (0, or an
 // error's Code), u16 length, then its answer or a sentence, end. The initiator then closes; the responder stays until
@@ -60,7 +60,7 @@ class Connection {
     MakeOffer offer;
     Duration timeout;
     Duration initial_rtt;
-    Instant next_repeat{};  // of any initiator
+    Instant next_repeat{};  // the next free place in the line of those that repeat
   };
   struct Request {  // of an initiator
     std::uint64_t tag;
@@ -131,6 +131,8 @@ class Connection {
   void begin_exchange();
   std::size_t repeat(MutableByteSpan out, Instant now);
   void keep_for_repetition(ByteSpan datagram, Instant now);
+  bool takes_turn(Instant now);
+  void leave_line();
   void read_answer();
   Result<SecretBytes> parse(std::size_t header_bytes) const;
   void fail(Error error, Ending ending, int library_error = 0);
@@ -159,6 +161,7 @@ class Connection {
   std::vector<std::byte> unanswered_;  // initiator: the last datagram, while nothing is heard
   bool has_repeated_ = false;
   bool repeats_now_ = false;
+  bool is_in_line_ = false;  // repeat_at_ is its place
   Instant repeat_at_ = Instant::never();
 
   std::size_t datagrams_ = 0;

@@ -261,24 +261,19 @@ bool Endpoint::take_reply(Address& to, ByteSpan& bytes) {
 }
 
 bool Endpoint::answer_one(Instant now) {
-  while (!questions_.empty()) {
-    const Serial serial = questions_.front();
-    questions_.pop_front();
-    const auto found = live_.find(serial);
-    if (found == live_.end() || !found->second.connection->asks()) continue;
-    Live& live = found->second;
-    forget_question(serial, live);
-    live.connection->give_answer();
-    if (settle(serial, live, now)) mark_ready(serial, live);
-    return true;
-  }
-  return false;
+  if (questions_.empty()) return false;
+  const Serial serial = questions_.begin()->second;
+  Live& live = live_.at(serial);
+  forget_question(live);
+  live.connection->give_answer();
+  if (settle(serial, live, now)) mark_ready(serial, live);
+  return true;
 }
 
-void Endpoint::forget_question(Serial serial, Live& live) {
-  live.asks = false;
-  const auto first = asking_.find(live.connection->remote());
-  if (first != asking_.end() && first->second == serial) asking_.erase(first);
+void Endpoint::forget_question(Live& live) {
+  questions_.erase(std::exchange(live.question, 0));
+  const auto there = asking_.find(live.connection->remote());
+  if (--there->second == 0) asking_.erase(there);
 }
 
 std::optional<Outcome> Endpoint::take_outcome() {
@@ -313,9 +308,10 @@ bool Endpoint::settle(Serial serial, Live& live, Instant now) {
     remove(serial, now);
     return false;
   }
-  if (connection.asks() && !std::exchange(live.asks, true)) {
-    questions_.push_back(serial);
-    asking_.try_emplace(connection.remote(), serial);
+  if (connection.asks() && live.question == 0) {
+    live.question = next_question_++;
+    questions_.emplace(live.question, serial);
+    ++asking_[connection.remote()];
   }
   schedule(serial, live, now);
   return true;
@@ -345,7 +341,7 @@ void Endpoint::remove(Serial serial, Instant now) {
   closed.ids = connection.ids();
   if (!connection.inbound()) by_tag_.erase(connection.tag());
   half_open_.erase(serial);
-  if (live.asks) forget_question(serial, live);
+  if (live.question != 0) forget_question(live);
   deadlines_.erase({live.deadline, serial});
   if (live.held) shares_.release(closed.remote, serial);
   live_.erase(found);

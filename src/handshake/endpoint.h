@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -121,9 +122,9 @@ class Endpoint {
     std::optional<ConnectionIds::Initial> initial;  // inbound: what its first datagrams are found by
     Instant born;
     Instant deadline = Instant::never();
-    bool ready = false;  // is in ready_
-    bool held = false;   // counts against its source's share
-    bool asks = false;   // is in questions_
+    bool ready = false;          // is in ready_
+    bool held = false;           // counts against its source's share
+    std::uint64_t question = 0;  // its place in questions_, if it waits for an answer
   };
   struct Reply {
     Address to;
@@ -148,7 +149,7 @@ class Endpoint {
   void reply(const Address& to, std::vector<std::byte> bytes);
   bool take_reply(Address& to, ByteSpan& bytes);
   void mark_ready(Serial serial, Live& live);
-  void forget_question(Serial serial, Live& live);
+  void forget_question(Live& live);
   // After anything that happened to it. Removes it if it is over; false then.
   bool settle(Serial serial, Live& live, Instant now);
   void schedule(Serial serial, Live& live, Instant now);
@@ -168,9 +169,10 @@ class Endpoint {
   std::set<Serial> half_open_;
   std::set<std::pair<Instant, Serial>> deadlines_;
   std::deque<Serial> ready_;
-  std::deque<Serial> questions_;                             // visitors that wait for an answer, and such as are gone
-  std::unordered_map<Address, Serial, AddressHash> asking_;  // of these, the first of each address that is not gone
-  std::deque<Closed> closed_;                                // by age, hence also by end and by serial order of closing
+  std::map<std::uint64_t, Serial> questions_;                     // visitors that wait for an answer, in their order
+  std::unordered_map<Address, std::size_t, AddressHash> asking_;  // how many of these are at an address
+  std::uint64_t next_question_ = 1;
+  std::deque<Closed> closed_;  // by age, hence also by end and by serial order of closing
   std::deque<Reply> replies_;
   std::deque<Outcome> outcomes_;
   std::vector<std::byte> taken_;

@@ -25,7 +25,8 @@ class RawPeer final : public Node {
     std::shared_ptr<const Credentials> credentials;  // null: no certificate
     std::vector<std::byte> words;                    // for the stream, as they are
     bool ends_words = true;
-    std::string server_name{};  // empty: none is sent
+    bool stops_listening = false;  // once it has said them
+    std::string server_name{};     // empty: none is sent
   };
 
   RawPeer(Options options, const Address& remote, Instant now)
@@ -121,6 +122,7 @@ class RawPeer final : public Node {
     if (has_words && taken >= 0) {
       written_ += static_cast<std::size_t>(taken);
       said_ = written_ == options_.words.size();
+      if (said_ && options_.stops_listening) ngtcp2_conn_shutdown_stream_read(quic_, stream_, 1);
     }
     to = remote_;
     bytes = std::as_bytes(std::span(buffer_).first(static_cast<std::size_t>(size)));
