@@ -371,12 +371,14 @@ TEST(LargeMessages, TheRegionsOfWhichAreForgottenAreFound) {
 }
 
 TEST(Recovery, IsFoundToBeSlowWhereTheRestartedHostHasLostItsSigner) {
-  Scenario scenario = make_scenario("identity_restart", 3).value();
-  ASSERT_TRUE(run(scenario).violations.empty());
-  scenario.identity->keeps_signer = false;
-  const Report report = run(scenario);
-  ASSERT_FALSE(report.violations.empty());
-  EXPECT_NE(report.violations[0].find("ran its first request"), std::string::npos) << all_violations(report);
+  std::string texts;
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    Scenario scenario = make_scenario("identity_restart", seed).value();
+    ASSERT_TRUE(run(scenario).violations.empty());
+    scenario.identity->keeps_signer = false;
+    texts += all_violations(run(scenario)) + "\n";
+  }
+  EXPECT_NE(texts.find("ran its first request"), std::string::npos) << texts;
 }
 
 // The caller gives its peer up while a handshake is under way that has spoken to nobody for long, and rarely tries.

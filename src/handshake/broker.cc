@@ -343,11 +343,18 @@ void Broker::on_unreachable(const Address& who, ByteSpan quoted, Instant now) {
     return;
   }
   // A process that listens there from now on need not be told of handshakes with the one before.
-  endpoint_.abandon_silently(found->second.tag, now);
-  endpoint_.abandon_silently(found->second.silent_tag, now);
-  end(who, found->second);
+  Contact& peer = found->second;
+  const Error nobody(Code::peer_failed, "nobody listens at the peer's address");
+  if (!endpoint_.has_heard(peer.tag) && plan_.queued() == 0) {  // it repeats itself, in case somebody comes
+    endpoint_.abandon_silently(peer.silent_tag, now);
+    by_tag_.erase(std::exchange(peer.silent_tag, 0));
+    return fail(who, nobody, now);
+  }
+  endpoint_.abandon_silently(peer.tag, now);
+  endpoint_.abandon_silently(peer.silent_tag, now);
+  end(who, peer);
   plan_.on_failure(who, now);
-  fail(who, Error(Code::peer_failed, "nobody listens at the peer's address"), now);
+  fail(who, nobody, now);
   start(now);
 }
 

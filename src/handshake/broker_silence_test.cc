@@ -280,6 +280,65 @@ TEST(BrokerAndSilence, ASilentPeerIsSentNoMoreThanAResponderTakesIn) {
   }
 }
 
+// ---- closed ports ----
+
+// A host where no process listens.
+struct ClosedPort final : Node {
+  explicit ClosedPort(const Address& address, BrokerNode& peer) : at(address), caller(peer) {}
+  void receive(MutableByteSpan datagram, const Address&, Instant now) override {
+    caller.broker->on_unreachable(at, datagram, now);
+  }
+  void expire(Instant) override {}
+  Instant deadline() const override { return Instant::never(); }
+  bool take(Address&, ByteSpan&, Instant) override { return false; }
+
+  Address at;
+  BrokerNode& caller;
+};
+
+TEST(BrokerAndSilence, APeerThatOpensItsPortIsFoundWithinAProbeIntervalHoweverLongItWasClosed) {
+  for (const Duration away : {20ms, 100ms, 500ms, 1700ms, 4500ms}) {
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+      Network network(seed, {.delay = kDelay});
+      Alarm alarm;
+      network.add(Address::v4(1, 1), alarm);
+      BrokerNode caller(kClientAddress, 10 + seed), server(kServer, 20 + seed);
+      ClosedPort closed(kServer, caller);
+      network.add(caller.at, caller);
+      network.add(kServer, closed);
+      int refused = 0;
+      for (Duration passed{0}; passed < away; passed += 10ms) {
+        caller.broker->want(kServer, "", network.now());
+        alarm.pass(network, 10ms);
+        for (const Broker::News& each : caller.news()) refused += each.failure.has_value();
+      }
+      EXPECT_GE(refused, away / (2 * kProbe)) << "whoever waits is told each time";
+      EXPECT_EQ(caller.broker->stats().started, 1u) << "and that costs no keys";
+      network.add(kServer, server);
+      alarm.pass(network, kProbe + kRoundTrips);
+      const std::vector<Broker::News> news = caller.news();
+      ASSERT_EQ(news.size(), 1u) << away.count() << ", seed " << seed;
+      EXPECT_FALSE(news[0].failure.has_value());
+    }
+  }
+}
+
+TEST(BrokerAndSilence, AClosedPortKeepsNobodyWaitingForItsPlace) {
+  Network network(1, {.delay = kDelay});
+  Alarm alarm;
+  network.add(Address::v4(1, 1), alarm);
+  BrokerNode caller(kClientAddress, 11, 1), server(kServer, 12);
+  const Address empty = Address::v4(0x0b000000, 4433);
+  ClosedPort closed(empty, caller);
+  network.add(caller.at, caller);
+  network.add(kServer, server);
+  network.add(empty, closed);
+  caller.broker->want(empty, "", network.now());
+  caller.broker->want(kServer, "", network.now());
+  alarm.pass(network, 2 * kDelay + kRoundTrips);
+  EXPECT_EQ(caller.news().size(), 2u);
+}
+
 // ---- peers that say something, and no more ----
 
 // The first one may only be slow, so the false answers of the second one end nothing; nor are they asked for in haste.
