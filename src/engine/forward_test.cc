@@ -245,10 +245,10 @@ TEST(Forwarding, AFloodOfStrangersKeepsNoMemberFromOpeningAPath) {
   const Instant begin = group.now;
   ASSERT_TRUE(group.run_until([&] {
     group.flood(0, 200);
-    return call.completions == 1 || group.now - begin > std::chrono::seconds(1);
+    return call.completions == 1 || group.now - begin > std::chrono::milliseconds(5);
   }));
+  EXPECT_EQ(call.completions, 1);
   EXPECT_FALSE(call.failed) << call.reply;
-  EXPECT_LT(group.now - begin, std::chrono::milliseconds(5));
 }
 
 TEST(Forwarding, AFloodOfStrangersKeepsNoMemberFromBeingServed) {
@@ -267,10 +267,10 @@ TEST(Forwarding, AFloodOfStrangersKeepsNoMemberFromBeingServed) {
     const Instant begin = group.now;
     ASSERT_TRUE(group.run_until([&] {
       group.flood(0, 200);
-      return call.completions == 1 || group.now - begin > std::chrono::seconds(1);
+      return call.completions == 1 || group.now - begin > std::chrono::milliseconds(2);
     }));
+    ASSERT_EQ(call.completions, 1);
     EXPECT_FALSE(call.failed) << call.reply;
-    EXPECT_LT(group.now - begin, std::chrono::milliseconds(2));
   }
 }
 

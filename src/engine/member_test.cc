@@ -250,6 +250,28 @@ TEST_F(MemberQuota, AMemberWithManyPathsDoesNotHoldUpTheRequestsOfOthersThatFind
   EXPECT_EQ(core.requests_waiting, waiting);
 }
 
+// Room for one answer comes back. The first in line has its share already, so it is the second one's.
+TEST_F(MemberQuota, AMemberThatHasItsShareHoldsUpNobodyBehindItInTheLineForAnswers) {
+  EngineConfig config = testing::test_config(true, 999);
+  config.limits.answer_bytes = token::AnswerRoom::least(answer_bytes_of(config.limits.inline_bytes + 2));
+  const int server = add_server(config);
+  Core& core = net.core(server);
+  const int hostile = add_caller(kHostile), honest = add_caller(kHonest), other = add_caller(kHonest + 1);
+  for (const int host : {hostile, other, hostile}) {
+    call(host, server, "hold", 100);
+    net.run_for(std::chrono::milliseconds(10));
+  }
+  const TestCall& wanted = call(honest, server, "echo", 100);
+  net.run_for(std::chrono::milliseconds(10));
+  ASSERT_EQ(held.size(), 2u);
+  ASSERT_EQ(core.requests_waiting, 2u);
+  ASSERT_TRUE(core.answers.is_full(0));
+  net.engine(server).reply(*held[1], {}, {}, net.now);
+  net.run_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(wanted.completions, 1);
+  EXPECT_EQ(core.requests_waiting, 1u);
+}
+
 TEST_F(MemberQuota, TheLimitsSayWhatOneMemberMayHold) {
   EngineConfig config = testing::test_config(true, 999);
   config.receive_buffer_bytes = kSmallSocket;

@@ -229,7 +229,7 @@ TEST(RestartOfAnOpenPath, IsNotLookedForEachTimeThatItsWordIsRepeated) {
     if (from == 1 && datagram[0] == wire::kUnknownPathByte) word.assign(datagram.begin(), datagram.end());
     hellos += from == 0 && wire::decode_header(datagram.data()).type == wire::PacketType::hello;
   };
-  ASSERT_TRUE(pair.run_until([&] { return hellos == 1; }));
+  ASSERT_TRUE(pair.run_until([&] { return hellos != 0; }));
   ASSERT_FALSE(word.empty());
   for (int i = 0; i < 100; ++i) {
     std::vector<std::byte> copy = word;

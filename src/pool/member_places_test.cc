@@ -52,10 +52,12 @@ TEST_P(MemberPlaces, OneThatBlocksAllHandlersItCanLeavesHalfOfThem) {
     blocked.push_back(hostile.peer(server.listen_address(), {.name = "server.test"})
                           .unary("block", "", {.priority = 0, .deadline = kDeadline}));
   }
-  await([&] { return inside == (threads + 1) / 2; });
+  await([&] { return inside >= (threads + 1) / 2; });
   const Peer to = honest.peer(server.listen_address(), {.name = "server.test"});
   for (int i = 0; i < 20; ++i) {
-    EXPECT_EQ(text_of(to.unary("task", "hello", {.priority = 7, .deadline = kDeadline}).get()), "hello");
+    const std::string text = text_of(to.unary("task", "hello", {.priority = 7, .deadline = kDeadline}).get());
+    EXPECT_EQ(text, "hello");
+    if (text != "hello") break;  // each would wait until its deadline
   }
   EXPECT_EQ(inside, (threads + 1) / 2);
   is_open = true;
