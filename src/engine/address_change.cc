@@ -155,7 +155,11 @@ void Core::on_change_timer(Path& path, Instant now) {
 void Core::move_path(Path& path, const Address& to, Instant now) {
   const bool is_other_host = to.ip != path.remote.ip || to.scope != path.remote.scope;
   events.emit(event::AddressChanged{{}, path.id, path.remote.to_string(), to.to_string()});
+  // Only a responder's path moves: no request of ours is in the window of the link that it leaves.
+  links.stop_waiting(path.link, path.link_place);
+  links.leave(path.link, path.loss.bytes_on_the_way(), now);
   path.remote = to;
+  path.link = links.join(path.remote);
   changes.at(path.id).rest();
   // What was sent to the old address has not arrived. That says nothing about the new one.
   send_outstanding_again(path, now);
@@ -167,7 +171,7 @@ void Core::move_path(Path& path, const Address& to, Instant now) {
     path.mtu.start_over(now);
   }
   path.announce_path = true;  // with the reset key of the new address
-  path.probes_owed = std::max(path.probes_owed, 1u);
+  path.probes_owed = std::max<std::uint8_t>(path.probes_owed, 1);
   touch(path);
 }
 

@@ -312,7 +312,7 @@ void Core::complete_arrival(Path& path, Arrival& arrival, token::Region& region,
   ++events.counters.calls_completed;
   events.moved(path.id, wire::TransferId{call->slot, call->generation}.packed(), event::TransferStage::completed,
                false);
-  let_go(*call);
+  let_go(*call, 0);
   completions.push_back({.call = call,
                          .bytes = landing->header().data(),
                          .size = landing->header_bytes,

@@ -72,7 +72,7 @@ void Core::cancel(OutgoingCall& call, Instant now) {
 }
 
 // The call has left its queue.
-std::uint32_t Core::take_slot(Path& path, OutgoingCall& call) {
+std::uint32_t Core::take_slot(Path& path, OutgoingCall& call, Instant now) {
   const std::uint32_t slot = path.calls.take(call);
   call.path = path.id;
   call.reassembly = nullptr;
@@ -86,10 +86,12 @@ std::uint32_t Core::take_slot(Path& path, OutgoingCall& call) {
   ++calls_sent;
   --calls_queued;
   reply_room_used += config.limits.inline_bytes;
+  ReplyWindow& window = links[path.link].replies;
+  window.add(call, window.begin(now), now);
   return slot;
 }
 
-void Core::let_go(OutgoingCall& call) {
+void Core::let_go(OutgoingCall& call, std::uint32_t reply_bytes) {
   wheel.cancel(call.timer);
   if (call.tells_sent) [[unlikely]]
     stop_telling(call);
@@ -108,7 +110,7 @@ void Core::let_go(OutgoingCall& call) {
     std::erase(delayed, &call);
     --calls_queued;
   } else {
-    leave_path(call);
+    leave_path(call, reply_bytes);
   }
   drop_bytes(call);
   call.state = OutgoingCall::State::done;
@@ -121,8 +123,14 @@ void Core::drop_partial_reply(Path& path, OutgoingCall& call) {
   if (call.reassembly != nullptr) reassemblies.release(std::exchange(call.reassembly, nullptr));
 }
 
-void Core::leave_path(OutgoingCall& call) {
+void Core::leave_path(OutgoingCall& call, std::uint32_t reply_bytes) {
   Path& path = *find_path(call.path);
+  ReplyWindow& window = links[path.link].replies;
+  if (reply_bytes != kNoReply) [[likely]] {
+    window.on_reply(call, reply_bytes);
+  } else {
+    window.on_end(call);
+  }
   Peer& peer = *path.peer;
   call.peer = peer.index;
   if (path.partial == &call) path.partial = nullptr;
@@ -209,7 +217,7 @@ Core::Verdict Core::on_reply(Path& path, const wire::ReplyFrame& frame, detail::
   events.counters.payload_bytes_received += part.total;
   events.moved(path.id, part.id.packed(), frame.failed ? event::TransferStage::failed : event::TransferStage::completed,
                false);
-  let_go(*call);
+  let_go(*call, part.total);
   completions.push_back(done);
   return Verdict::fine;
 }

@@ -71,6 +71,8 @@ void Core::on_timeout(Instant now) {
       case TimerKind::regions:
         on_regions_timer(now);
         break;
+      case TimerKind::link:
+        break;  // collect() gives the turns that are due
       case TimerKind::peer: {
         Peer& peer = owner_of<Peer>(timer);
         if (peer.path == kNoPath) {  // it has rested long enough
@@ -234,6 +236,7 @@ void Core::end_path(Path& path, Code code, const char* sentence, bool requeue, I
       fail_or_put_off(*call, code, sentence, now, call->generation < unseen || is_spent);
       continue;
     }
+    links[path.link].replies.on_end(*call);
     drop_partial_reply(path, *call);
     if (call->is_large) release_writer_of(path, *call);
     call->state = OutgoingCall::State::queued;
@@ -256,6 +259,8 @@ void Core::end_path(Path& path, Code code, const char* sentence, bool requeue, I
     open_paths.erase(named);
   }
   forget_change(path);
+  links.stop_waiting(path.link, path.link_place);
+  links.leave(path.link, path.loss.bytes_on_the_way(), now);
   wheel.cancel(path.timer);
   Member* const member = path.member();
   paths.release(&path);

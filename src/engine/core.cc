@@ -66,8 +66,10 @@ Core::Core(const EngineConfig& config_, crypto::Entropy& entropy_, Subscriber* s
       ledger(ledger_options(config_)),
       grants(grant_options(config_)),
       regions({.max_regions = kMaxRegions, .idle_timeout = kRegionIdle, .lifetime = kRegionLifetime}),
+      links(random, paths.max_objects()),
       arena(new std::byte[kArenaBytes]) {
   events.set_now(now);
+  link_timer.tag = static_cast<std::uint32_t>(TimerKind::link);
   incarnation = config.incarnation;
   if (incarnation == crypto::Incarnation{}) entropy.fill(incarnation);
   WEIR_CHECK(config.secret.has_value() != has_identity(), "a shared secret or a book of credentials, and not both");

@@ -23,6 +23,7 @@
 #include "engine/path.h"
 #include "engine/path_numbers.h"
 #include "engine/return_box.h"
+#include "engine/shared_links.h"
 #include "transfer/arrival.h"
 #include "transfer/reassembly.h"
 #include "weir/body.h"
@@ -146,6 +147,7 @@ struct Core : Bounds {
   bool open_sealed(Path& path, const wire::PacketHeader& header, MutableByteSpan datagram, std::size_t aad,
                    const Address& from, std::uint8_t ecn, detail::Pin* buffer, Instant now);
   // `slice`: of a data packet, authenticated with it.
+  void note_missing(Path& path, std::uint64_t number, Instant now);
   Verdict on_frames(Path& path, ByteSpan frames, ByteSpan slice, bool& ack_eliciting, detail::Pin* buffer, Instant now);
   [[gnu::noinline]] const std::byte* on_control_frame(Path& path, const std::byte* at, const std::byte* end,
                                                       bool& ack_eliciting, Instant now);
@@ -206,10 +208,12 @@ struct Core : Bounds {
   static bool may_have_run(const OutgoingCall& call);  // if what was sent of it reached the peer
   // The same, unless the call is patient and certainly did not run: then that waits for another try.
   void fail_or_put_off(OutgoingCall& call, Code code, const char* sentence, Instant now, bool reached_peer = true);
-  void let_go(OutgoingCall& call);  // of its slot, timer, queue, reassembly and reply room
-  void leave_path(OutgoingCall& call);
+  static constexpr std::uint32_t kNoReply = ~std::uint32_t{0};
+  void let_go(OutgoingCall& call,
+              std::uint32_t reply_bytes = kNoReply);  // of its slot, timer, queue, reassembly and reply room
+  void leave_path(OutgoingCall& call, std::uint32_t reply_bytes);
   void give_reply_room();
-  std::uint32_t take_slot(Path& path, OutgoingCall& call);
+  std::uint32_t take_slot(Path& path, OutgoingCall& call, Instant now);
   void wait_for_reply_room(Path& path) {
     if (path.waits_for_room) return;
     path.waits_for_room = true;
@@ -439,7 +443,33 @@ struct Core : Bounds {
   void seal_packet(Path& path, std::byte* packet, std::size_t prefix, std::byte* text, std::byte* end,
                    recovery::SentPacket record, Instant now);
   void rotate_if_due(Path& path);
-  void account_sent(Path& path, std::uint64_t number, const recovery::SentPacket& record, Instant now);
+  void account_sent(Path& path, std::uint64_t number, recovery::SentPacket record, Instant now);
+  // Whether the link that the path shares lets another packet out. Notes that the path has to wait if not.
+  bool has_turn(Path& path, Instant now) {
+    const SharedLink& link = links[path.link];
+    if (link.is_free()) [[likely]]
+      return true;
+    // A message that is sent in part keeps its turn for a few packets: its rest would cost another acknowledgement.
+    if (turn_of == path.id && (link.may_send(now) || (path.partial != nullptr && turn_packets_left != 0))) {
+      turn_packets_left -= !link.may_send(now);
+      return true;
+    }
+    is_held_by_link = true;
+    return false;
+  }
+  // Whether the path may send one more request, as far as the replies to all requests on the link allow. Notes that the
+  // path has to wait if not.
+  bool may_ask(Path& path, Instant now) {
+    const SharedLink& link = links[path.link];
+    if (link.is_free_to_ask() || (asks_now == path.id && link.may_ask(now))) [[likely]]
+      return true;
+    is_held_by_replies = true;
+    return false;
+  }
+  void send_from(Path& path, std::vector<Train>& out, Instant now);
+  void serve_lines(std::vector<Train>& out, Instant now);
+  void serve(SharedLink& link, LinkLine& line, std::vector<Train>& out, Instant now);
+  bool has_arena() const { return kArenaBytes - arena_used > 2 * config.datagram_bytes; }
   void probe_mtu(Path& path, std::vector<Train>& out, Instant now);
 
   // ---- clock.cc ----
@@ -602,6 +632,15 @@ struct Core : Bounds {
   Instant unknown_window_start{};
   std::uint32_t unknowns_in_window = 0;
   std::vector<Wanted> wanted;
+
+  // ---- links that paths share ----
+  SharedLinks links;
+  std::uint32_t turn_of = kNoPath;      // the path that has its turn now
+  std::uint32_t turn_packets_left = 0;  // beyond what the link lets out
+  std::uint32_t asks_now = kNoPath;     // the same, to send requests
+  bool is_held_by_link = false;         // the path that is being packed
+  bool is_held_by_replies = false;      // its next request
+  schedule::Timer link_timer;           // for turns that wait for time alone
 
   // ---- work ----
   const ForkGuard fork_guard;            // a forked child delivers, seals and sends nothing

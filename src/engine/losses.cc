@@ -104,6 +104,7 @@ bool Core::on_ack(Path& path, const wire::AckFrame& frame, Instant now) {
   const std::uint64_t congestion_marks = path.ecn.on_ack(view, report);
   if (congestion_marks != 0) {
     path.congestion.on_ecn_ce(congestion_marks, report.largest_acked_sent_at, now);
+    links.on_marked(path.link, std::min(congestion_marks * path.mtu.current(), report.acked_bytes), now);
     events.emit(event::CongestionChanged{{}, path.id, path.congestion.window(), false, true});
   }
   after_loss_report(path, report, now);
@@ -111,6 +112,16 @@ bool Core::on_ack(Path& path, const wire::AckFrame& frame, Instant now) {
 }
 
 void Core::after_loss_report(Path& path, const recovery::LossReport& report, Instant now) {
+  links.on_outcome(path.link,
+                   {.delivered_bytes = report.acked_bytes,
+                    .left_bytes = report.on_the_way_before - path.loss.bytes_on_the_way(),
+                    .lost_bytes = report.lost_bytes,
+                    .lost_packets = report.lost_packets,
+                    .spurious_bytes = std::uint64_t{report.spurious_packets} * path.mtu.current(),
+                    .lost_sent_at = report.largest_lost_sent_at,
+                    .newest = report.newest_stamp,
+                    .rtt = report.prompt_rtt},
+                   now);
   if (report.lost_packets != 0) {
     events.emit(event::PacketsLost{{}, path.id, report.lost_packets, report.lost_bytes});
     path.congestion.on_lost(

@@ -78,7 +78,7 @@ void Core::pack_path(Path& path, std::vector<Train>& out, Instant now) {
         (path.congestion.may_send(path.loss.bytes_in_flight()) &&
          (static_cast<std::size_t>(train_end - train_begin) < paced_bytes || path.pacer.next_send(now) <= now) &&
          path.loss.sent().size() < path.loss.sent().bound() / 2 &&  // the rest is for probes and what elicits nothing
-         !path.frames.nearly_full(config.datagram_bytes / wire::kReplyBytes));
+         !path.frames.nearly_full(config.datagram_bytes / wire::kReplyBytes) && has_turn(path, now));
     const bool ack_due = path.ack_policy.due(now);
     const bool something = has_something(path);
     if (!ack_due && (!something || !window_open)) break;
@@ -212,8 +212,9 @@ void Core::seal_packet(Path& path, std::byte* packet, std::size_t prefix, std::b
   account_sent(path, number, record, now);
 }
 
-void Core::account_sent(Path& path, std::uint64_t number, const recovery::SentPacket& record, Instant now) {
+void Core::account_sent(Path& path, std::uint64_t number, recovery::SentPacket record, Instant now) {
   path.key_bytes += record.bytes;
+  if (record.in_flight && !record.mtu_probe) record.stamp = links.on_sent(path.link, record.bytes, now);
   path.loss.on_sent(number, record, now);
   if (record.in_flight) {
     path.congestion.on_sent(record.bytes, path.loss.bytes_in_flight(), now);
@@ -282,6 +283,7 @@ void Core::collect(std::vector<Train>& out, Instant now) {
   release_sent_ranges();
   if (returned->has_some()) take_returned(now);
   if (!held_asks.empty()) serve_held_asks(now);
+  links.settle(now);
   send_plain_datagrams(out);
   // One train for each path that has something, so that it leaves at once; those with more come again next time.
   touching.swap(touched);
@@ -303,16 +305,65 @@ void Core::collect(std::vector<Train>& out, Instant now) {
     }
     if (has_ended(*path, now)) [[unlikely]]
       continue;
-    // A slice would take the one packet that may leave whatever the window says, which a response needs.
-    const bool slices_first =
-        path->responses_owed == 0 && std::countr_zero(slice_levels(*path)) < std::countr_zero(waiting_levels(*path));
-    if (slices_first) pack_slices(*path, out, now);
-    pack_path(*path, out, now);
-    if (find_path(id) == nullptr) continue;  // a path that is used up ends itself
-    if (!slices_first) pack_slices(*path, out, now);
-    update_timer(*path, now);
+    send_from(*path, out, now);
   }
   touching.clear();
+  serve_lines(out, now);
+  links.end_turn();
+}
+
+// What the path has to send, most urgent first. A path that its link holds back waits in that link's line.
+void Core::send_from(Path& path, std::vector<Train>& out, Instant now) {
+  const std::uint32_t id = path.id;
+  is_held_by_link = is_held_by_replies = false;
+  // A slice would take the one packet that may leave whatever the window says, which a response needs.
+  const bool slices_first =
+      path.responses_owed == 0 && std::countr_zero(slice_levels(path)) < std::countr_zero(waiting_levels(path));
+  if (slices_first) pack_slices(path, out, now);
+  pack_path(path, out, now);
+  if (find_path(id) == nullptr) return;  // a path that is used up ends itself
+  if (!slices_first) pack_slices(path, out, now);
+  const bool waits_for_link = is_held_by_link && (has_something(path) || has_slices(path));
+  if (waits_for_link || (is_held_by_replies && path.peer->has_queued())) {
+    const unsigned levels = waiting_levels(path) | slice_levels(path);
+    // Control frames alone go first: they are small, and others wait for them.
+    const unsigned level = levels == 0 ? 0 : static_cast<unsigned>(std::countr_zero(levels));
+    links.wait(path.link, id, level, !waits_for_link, path.link_place);
+  }
+  update_timer(path, now);
+}
+
+// Turns for the paths that wait, as long as their link lets something out.
+void Core::serve_lines(std::vector<Train>& out, Instant now) {
+  Instant next = Instant::never();
+  for (std::size_t i = 0; i < links.size(); ++i) {
+    SharedLink& link = links[static_cast<std::uint8_t>(i)];
+    while (link.line.front() != nullptr && link.may_send(now) && has_arena()) serve(link, link.line, out, now);
+    if (!link.asking.empty()) link.replies.forget_old(now);
+    while (link.asking.front() != nullptr && link.may_ask(now) && link.line.empty() && link.may_send(now) &&
+           has_arena()) {
+      serve(link, link.asking, out, now);
+    }
+    next = earliest(next, link.next_turn(now));
+  }
+  if (!next.is_never() && (!link_timer.armed() || next < link_timer.at)) wheel.arm(link_timer, next);
+}
+
+void Core::serve(SharedLink& link, LinkLine& line, std::vector<Train>& out, Instant now) {
+  Path& path = *find_path(line.front()->path);
+  const bool asks = line.front()->asks;
+  const unsigned level = line.front()->hook.level;
+  links.stop_waiting(path.link, path.link_place);
+  if (has_ended(path, now)) [[unlikely]]
+    return;
+  const std::uint64_t before = asks ? link.replies.model().in_flight() : link.model.in_flight();
+  turn_of = path.id;
+  turn_packets_left = kTurnPackets;
+  asks_now = asks ? path.id : kNoPath;
+  send_from(path, out, now);
+  turn_of = asks_now = kNoPath;
+  const std::uint64_t after = asks ? link.replies.model().in_flight() : link.model.in_flight();
+  line.charge(level, std::max<std::uint64_t>(after - std::min(before, after), 1));
 }
 
 // As many as share the transmit memory fairly with the paths; the others go next time.

@@ -340,6 +340,7 @@ bool Packer::may_open(const OutgoingCall& call) {
   token::CreditSender& credit = path_.credit[call.depth];
   const std::uint32_t cost = token::request_cost(call.bytes);
   if (credit.may_send(cost)) [[likely]] {
+    if (!core_.may_ask(path_, now_)) return false;
     path_.blocked_since = Instant::never();
     return true;
   }
@@ -404,13 +405,13 @@ bool Packer::write_request(OutgoingCall& call) {
     }
     path_.credit[call.depth].used += token::request_cost(call.bytes);
     path_.peer->queue.send(call, call.bytes + wire::kRequestBytes);
-    core_.take_slot(path_, call);
+    core_.take_slot(path_, call, now_);
     core_.events.moved(path_.id, wire::TransferId{call.slot, call.generation}.packed(), event::TransferStage::sent,
                        false);
   }
   put_request(call, offset, length);
   core_.events.counters.payload_bytes_sent += length;
-  call.sent_bytes = offset + length;
+  call.sent_bytes = static_cast<std::uint16_t>(offset + length);
   path_.partial = call.sent_bytes == call.bytes ? nullptr : &call;
   return true;
 }

@@ -49,7 +49,7 @@ using transfer::OutgoingCall;
 
 inline constexpr std::uint32_t kNoPath = ~std::uint32_t{0};
 
-enum class TimerKind : std::uint32_t { call, path, peer, retry, writer, pause, arrival, regions };
+enum class TimerKind : std::uint32_t { call, path, peer, retry, writer, pause, arrival, regions, link };
 
 struct Peer;
 
@@ -128,7 +128,9 @@ struct Path {
   // Initiator: authenticates the peer's unknown_path answers, if open; before that its unknown_secret answers. None:
   // the peer has no such words to say.
   std::optional<crypto::KeyBytes> reset_key;
-  std::uint32_t probes_owed = 0;  // packets that may go whatever the window says
+  std::uint8_t probes_owed = 0;    // packets that may go whatever the windows say
+  std::uint8_t link = 0;           // in Core::links: that it shares with paths to the same network
+  std::uint32_t link_place = ~0u;  // in that link's line
   const crypto::KeyBytes* known_reset_key() const { return reset_key ? &*reset_key : nullptr; }
   Peer* peer = nullptr;              // of an outgoing path
   transfer::CallerReference caller;  // there before its first request

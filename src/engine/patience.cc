@@ -44,7 +44,7 @@ bool Core::put_off(OutgoingCall& call, Instant now) {
   if (!call.is_patient || closed) return false;
   // The peer has had all of it, or some, and we have not any more.
   if (call.is_large && !may_write_again(transfer::Cargo::of(call.block))) return false;
-  leave_path(call);
+  leave_path(call, kNoReply);
   call.state = OutgoingCall::State::delayed;
   ++calls_queued;
   delayed.push_back(&call);

@@ -116,6 +116,7 @@ bool Core::open_sealed(Path& path, const wire::PacketHeader& header, MutableByte
   if (is_forwarded) [[unlikely]]
     config.siblings->vouched().add(path.id, from);
   const bool is_newest = !path.ever_received || number > path.replay.largest();
+  if (path.initiator) note_missing(path, number, now);
   path.replay.mark(number, now);
   path.keys.on_opened(which);
   path.last_received = now;
@@ -159,6 +160,20 @@ bool Core::open_sealed(Path& path, const wire::PacketHeader& header, MutableByte
                               ecn == static_cast<std::uint8_t>(recovery::EcnMark::ce), now);
   touch(path);
   return true;
+}
+
+// What is missing between two packets of a peer says how full the way from there is.
+void Core::note_missing(Path& path, std::uint64_t number, Instant now) {
+  const std::uint64_t largest = path.replay.largest();
+  if (number == largest + 1 || !path.ever_received) [[likely]]
+    return;
+  if (links[path.link].paths < 2) return;  // its peer sees the same, and nobody else sends here
+  ReplyWindow& window = links[path.link].replies;
+  if (number < largest) return window.on_missing(-1, path.mtu.current(), now);
+  const std::uint64_t missing = std::min<std::uint64_t>(number - largest - 1, kMostMissing);
+  // A single one of the first packets may have asked for the MTU.
+  if (missing == 1 && number < kFirstPackets) return;
+  window.on_missing(static_cast<std::int64_t>(missing), path.mtu.current(), now);
 }
 
 Core::Verdict Core::on_frames(Path& path, ByteSpan frames, ByteSpan slice, bool& ack_eliciting, detail::Pin* buffer,
@@ -269,8 +284,8 @@ const std::byte* Core::on_control_frame(Path& path, const std::byte* at, const s
       at = wire::decode_u64(at, end, value);
       if (at == nullptr || !path.initiator) return nullptr;
       owe_response(path, value);
-      path.probes_owed = std::max(path.probes_owed, 1u);  // whatever the window says
-      return at;                                          // asks for no acknowledgement: the response is one
+      path.probes_owed = std::max<std::uint8_t>(path.probes_owed, 1);  // whatever the window says
+      return at;  // asks for no acknowledgement: the response is one
     case wire::FrameType::path_response:
       at = wire::decode_u64(at, end, value);
       if (at == nullptr || path.initiator) return nullptr;

@@ -144,11 +144,12 @@ void Core::pack_slices(Path& path, std::vector<Train>& out, Instant now) {
       cut_short |= is_short;
       break;
     }
-    const bool window_open = path.probes_owed != 0 ||
-                             (path.congestion.may_send(path.loss.bytes_in_flight()) &&
-                              path.loss.bytes_in_flight() < path.large->in_flight_bytes &&
-                              (train_bytes < paced_bytes || path.pacer.next_send(now) <= now) &&
-                              path.loss.sent().size() < path.loss.sent().bound() / 2 && !path.frames.nearly_full(1));
+    const bool window_open =
+        path.probes_owed != 0 ||
+        (path.congestion.may_send(path.loss.bytes_in_flight()) &&
+         path.loss.bytes_in_flight() < path.large->in_flight_bytes &&
+         (train_bytes < paced_bytes || path.pacer.next_send(now) <= now) &&
+         path.loss.sent().size() < path.loss.sent().bound() / 2 && !path.frames.nearly_full(1) && has_turn(path, now));
     if (!window_open) {
       more = false;  // an acknowledgement or the pacer's timer goes on from here
       break;

@@ -35,6 +35,8 @@ void LossDetector::on_sent(std::uint64_t number, const SentPacket& packet, Insta
   record.acked_below = 0;
   if (packet.in_flight) {
     bytes_in_flight_ += packet.bytes;
+    if (packet.mtu_probe) [[unlikely]]
+      probe_bytes_in_flight_ += packet.bytes;
     if (packet.ack_eliciting) {
       ++eliciting_in_flight_;
       last_eliciting_sent_at_ = now;
@@ -76,6 +78,8 @@ Duration LossDetector::loss_delay() const {
 void LossDetector::leave_flight(const SentPacket& packet) {
   if (!packet.in_flight) return;
   bytes_in_flight_ -= packet.bytes;
+  if (packet.mtu_probe) [[unlikely]]
+    probe_bytes_in_flight_ -= packet.bytes;
   if (packet.ack_eliciting) --eliciting_in_flight_;
 }
 

@@ -11,6 +11,7 @@
 // acknowledged too, so that ranges reported again are stepped over: the work is that of the newly acknowledged packets.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -57,15 +58,18 @@ struct LossReport {
   AckStatus status = AckStatus::ok;
   TimeoutAction action = TimeoutAction::none;  // set by on_timeout() only
   std::uint32_t acked_packets = 0;
+  std::uint32_t newest_stamp = 0;   // of the acknowledged packets that were in flight
   std::uint64_t acked_bytes = 0;    // of packets that were in flight
   Instant largest_acked_sent_at{};  // of the largest newly acknowledged packet
   bool largest_advanced = false;    // ECN counts may be judged: this is no older acknowledgement overtaken by another
   bool rtt_sampled = false;
+  Duration prompt_rtt{};  // that sample without the time for which the peer says that it waited
   std::uint32_t acked_ect0 = 0;
   std::uint32_t acked_ect1 = 0;
   std::uint64_t in_flight_before = 0;
-  std::uint32_t lost_packets = 0;  // MTU probes are not counted: their loss says nothing about congestion
-  std::uint64_t lost_bytes = 0;    // likewise
+  std::uint64_t on_the_way_before = 0;  // bytes_on_the_way()
+  std::uint32_t lost_packets = 0;       // MTU probes are not counted: their loss says nothing about congestion
+  std::uint64_t lost_bytes = 0;         // likewise
   Instant largest_lost_sent_at{};
   std::uint32_t spurious_packets = 0;
   bool persistent_congestion = false;
@@ -126,6 +130,8 @@ class LossDetector {
   const SentPacket* oldest_outstanding(std::uint64_t* number = nullptr) const;
 
   std::uint64_t bytes_in_flight() const { return bytes_in_flight_; }
+  // Without searches for the MTU, which mostly are too large for the path.
+  std::uint64_t bytes_on_the_way() const { return bytes_in_flight_ - probe_bytes_in_flight_; }
   std::uint64_t eliciting_in_flight() const { return eliciting_in_flight_; }
   std::uint32_t pto_count() const { return pto_count_; }
   // kNoPacket before the first acknowledgement.
@@ -147,6 +153,10 @@ class LossDetector {
   void on_probe_timeout(Instant now);
   bool is_persistent(Instant first_sent_at, Instant last_sent_at) const;
 
+  // A range that is longer is stepped over in several steps.
+  static std::uint16_t acked_below(std::uint64_t count) {
+    return static_cast<std::uint16_t>(std::min<std::uint64_t>(count, 0xffff));
+  }
   template <class Visitor>
   void ack_range(PacketRange range, LossReport& report, bool& eliciting, Visitor& visitor);
   template <class Visitor>
@@ -159,6 +169,7 @@ class LossDetector {
   std::uint64_t head_ = 0;  // lowest number that may be outstanding
   std::uint64_t largest_acked_ = kNoPacket;
   std::uint64_t bytes_in_flight_ = 0;
+  std::uint32_t probe_bytes_in_flight_ = 0;
   std::uint64_t eliciting_in_flight_ = 0;
   Instant last_eliciting_sent_at_{};
   Instant loss_time_ = Instant::never();

@@ -14,6 +14,7 @@ LossReport LossDetector::on_ack(const AckView& ack, Instant now, Visitor&& visit
   report.status = judge(ack);
   if (report.status != AckStatus::ok) return report;
   report.in_flight_before = bytes_in_flight_;
+  report.on_the_way_before = bytes_on_the_way();
   report.largest_advanced = largest_acked_ == kNoPacket || ack.largest > largest_acked_;
 
   const bool largest_is_new = sent_.contains(ack.largest) && sent_[ack.largest].state != PacketState::acked;
@@ -27,6 +28,7 @@ LossReport LossDetector::on_ack(const AckView& ack, Instant now, Visitor&& visit
     const Duration delay = std::clamp(ack.delay, Duration{0}, options_.max_ack_delay);
     rtt_.on_sample(now - largest_sent_at, delay, now);
     report.rtt_sampled = true;
+    report.prompt_rtt = std::max(rtt_.latest() - delay, rtt_.minimum());
   }
   if (report.largest_advanced) largest_acked_ = ack.largest;
   if (report.acked_packets != 0) pto_count_ = 0;
@@ -41,6 +43,7 @@ template <class Visitor>
 LossReport LossDetector::on_timeout(Instant now, Visitor&& visitor) {
   LossReport report;
   report.in_flight_before = bytes_in_flight_;
+  report.on_the_way_before = bytes_on_the_way();
   if (deadline() > now) return report;
   if (loss_time_.is_never()) {
     on_probe_timeout(now);
@@ -82,7 +85,7 @@ void LossDetector::ack_range(PacketRange range, LossReport& report, bool& elicit
       const bool was_outstanding = packet.state == PacketState::outstanding;
       packet.state = PacketState::acked;
       // True once this loop is through, and nobody looks before.
-      packet.acked_below = static_cast<std::uint32_t>(number - low);
+      packet.acked_below = acked_below(number - low);
       report.largest_acked_sent_at = std::max(report.largest_acked_sent_at, packet.sent_at);
       report.acked_ect0 += packet.ecn == EcnMark::ect0;
       report.acked_ect1 += packet.ecn == EcnMark::ect1;
@@ -90,7 +93,11 @@ void LossDetector::ack_range(PacketRange range, LossReport& report, bool& elicit
       ++report.acked_packets;
       if (was_outstanding) {
         leave_flight(packet);
-        if (packet.in_flight) report.acked_bytes += packet.bytes;
+        if (packet.in_flight) {
+          report.acked_bytes += packet.bytes;
+          // Stamps wrap around after years.
+          if (static_cast<std::int32_t>(packet.stamp - report.newest_stamp) > 0) report.newest_stamp = packet.stamp;
+        }
       }
       if (was_told_lost) {
         ++report.spurious_packets;
@@ -103,7 +110,7 @@ void LossDetector::ack_range(PacketRange range, LossReport& report, bool& elicit
     number -= step;
   }
   SentPacket& top = sent_[range.last];
-  top.acked_below = std::max(top.acked_below, static_cast<std::uint32_t>(range.last - low));
+  top.acked_below = std::max(top.acked_below, acked_below(range.last - low));
 }
 
 template <class Visitor>

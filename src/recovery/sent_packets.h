@@ -27,14 +27,16 @@ struct SentPacket {
   std::uint64_t frames_begin = 0;         // in the caller's frame ring, counted without wrapping
   std::uint64_t ack_largest = kNoPacket;  // largest number that this packet acknowledged, for pruning
   std::uint32_t bytes = 0;                // on the wire
-  std::uint32_t acked_below = 0;          // private to SentPackets' user: so many numbers right below are acked too
+  std::uint32_t stamp = 0;                // of the shared link's model when it was sent (bottleneck.h); 0: none
+  std::uint16_t acked_below = 0;          // private to SentPackets' user: so many numbers right below are acked too
   std::uint16_t frames_count = 0;
-  bool ack_eliciting = true;
-  bool in_flight = true;  // counts against the congestion window
-  bool mtu_probe = false;
+  bool ack_eliciting : 1 = true;
+  bool in_flight : 1 = true;  // counts against the congestion window
+  bool mtu_probe : 1 = false;
   EcnMark ecn = EcnMark::none;
   PacketState state = PacketState::outstanding;
 };
+static_assert(sizeof(SentPacket) == 40);
 
 // One per path, owned by its LossDetector. Doubles from kInitialCapacity up to the bound given; single-threaded.
 class SentPackets {

@@ -76,7 +76,9 @@ struct OutgoingCall {
       };
       std::uint32_t slot : 24;
       std::uint64_t generation : 40;
-      std::uint32_t sent_bytes;  // next byte to send for the first time
+      std::uint16_t sent_bytes;   // next byte to send for the first time
+      std::uint16_t reply_units;  // what it has in the window of replies (engine/reply_window.h)
+      std::uint32_t reply_stamp;  // and since when
     };
     Kept kept;  // done: the owner's
   };
