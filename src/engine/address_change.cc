@@ -155,11 +155,10 @@ void Core::on_change_timer(Path& path, Instant now) {
 void Core::move_path(Path& path, const Address& to, Instant now) {
   const bool is_other_host = to.ip != path.remote.ip || to.scope != path.remote.scope;
   events.emit(event::AddressChanged{{}, path.id, path.remote.to_string(), to.to_string()});
-  // Only a responder's path moves: no request of ours is in the window of the link that it leaves.
-  links.stop_waiting(path.link, path.link_place);
-  links.leave(path.link, path.loss.bytes_on_the_way(), now);
+  // Only a responder's path moves: no request of ours is in the window of replies of the link that it leaves.
+  links.leave(path.link, now);
   path.remote = to;
-  path.link = links.join(path.remote);
+  links.join(path.link, path.remote);
   changes.at(path.id).rest();
   // What was sent to the old address has not arrived. That says nothing about the new one.
   send_outstanding_again(path, now);

@@ -86,8 +86,7 @@ std::uint32_t Core::take_slot(Path& path, OutgoingCall& call, Instant now) {
   ++calls_sent;
   --calls_queued;
   reply_room_used += config.limits.inline_bytes;
-  ReplyWindow& window = links[path.link].replies;
-  window.add(call, window.begin(now), now);
+  links.on_asked(path.link, call, now);
   return slot;
 }
 
@@ -125,11 +124,10 @@ void Core::drop_partial_reply(Path& path, OutgoingCall& call) {
 
 void Core::leave_path(OutgoingCall& call, std::uint32_t reply_bytes) {
   Path& path = *find_path(call.path);
-  ReplyWindow& window = links[path.link].replies;
   if (reply_bytes != kNoReply) [[likely]] {
-    window.on_reply(call, reply_bytes);
+    links.on_reply(path.link, call, reply_bytes, path.loss.rtt().smoothed(), path.last_received);
   } else {
-    window.on_end(call);
+    links.on_end(path.link, call);
   }
   Peer& peer = *path.peer;
   call.peer = peer.index;

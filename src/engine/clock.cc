@@ -236,7 +236,7 @@ void Core::end_path(Path& path, Code code, const char* sentence, bool requeue, I
       fail_or_put_off(*call, code, sentence, now, call->generation < unseen || is_spent);
       continue;
     }
-    links[path.link].replies.on_end(*call);
+    links.on_end(path.link, *call);
     drop_partial_reply(path, *call);
     if (call->is_large) release_writer_of(path, *call);
     call->state = OutgoingCall::State::queued;
@@ -259,8 +259,7 @@ void Core::end_path(Path& path, Code code, const char* sentence, bool requeue, I
     open_paths.erase(named);
   }
   forget_change(path);
-  links.stop_waiting(path.link, path.link_place);
-  links.leave(path.link, path.loss.bytes_on_the_way(), now);
+  links.leave(path.link, now);
   wheel.cancel(path.timer);
   Member* const member = path.member();
   paths.release(&path);

@@ -66,7 +66,7 @@ Core::Core(const EngineConfig& config_, crypto::Entropy& entropy_, Subscriber* s
       ledger(ledger_options(config_)),
       grants(grant_options(config_)),
       regions({.max_regions = kMaxRegions, .idle_timeout = kRegionIdle, .lifetime = kRegionLifetime}),
-      links(random, paths.max_objects()),
+      links(paths.max_objects()),
       arena(new std::byte[kArenaBytes]) {
   events.set_now(now);
   link_timer.tag = static_cast<std::uint32_t>(TimerKind::link);

@@ -147,7 +147,7 @@ struct Core : Bounds {
   bool open_sealed(Path& path, const wire::PacketHeader& header, MutableByteSpan datagram, std::size_t aad,
                    const Address& from, std::uint8_t ecn, detail::Pin* buffer, Instant now);
   // `slice`: of a data packet, authenticated with it.
-  void note_missing(Path& path, std::uint64_t number, Instant now);
+  void note_missing(Path& path, std::uint64_t number);
   Verdict on_frames(Path& path, ByteSpan frames, ByteSpan slice, bool& ack_eliciting, detail::Pin* buffer, Instant now);
   [[gnu::noinline]] const std::byte* on_control_frame(Path& path, const std::byte* at, const std::byte* end,
                                                       bool& ack_eliciting, Instant now);
@@ -446,9 +446,11 @@ struct Core : Bounds {
   void account_sent(Path& path, std::uint64_t number, recovery::SentPacket record, Instant now);
   // Whether the link that the path shares lets another packet out. Notes that the path has to wait if not.
   bool has_turn(Path& path, Instant now) {
-    const SharedLink& link = links[path.link];
+    const SharedLink& link = links.of(path.link);
     if (link.is_free()) [[likely]]
       return true;
+    // Others wait, and this path has much on the way: its acknowledgements let it go on.
+    if (link.has_too_much(path.link) && !link.line.empty()) return false;
     // A message that is sent in part keeps its turn for a few packets: its rest would cost another acknowledgement.
     if (turn_of == path.id && (link.may_send(now) || (path.partial != nullptr && turn_packets_left != 0))) {
       turn_packets_left -= !link.may_send(now);
@@ -460,7 +462,7 @@ struct Core : Bounds {
   // Whether the path may send one more request, as far as the replies to all requests on the link allow. Notes that the
   // path has to wait if not.
   bool may_ask(Path& path, Instant now) {
-    const SharedLink& link = links[path.link];
+    const SharedLink& link = links.of(path.link);
     if (link.is_free_to_ask() || (asks_now == path.id && link.may_ask(now))) [[likely]]
       return true;
     is_held_by_replies = true;

@@ -70,7 +70,7 @@ Path* Core::make_path(const Address& remote, bool initiator, Instant now, std::u
   path->serial = next_path_serial++;
   path->initiator = initiator;
   path->remote = remote;
-  path->link = links.join(remote);
+  links.join(path->link, remote);
   path->last_received = path->last_sent = path->waiting_since = now;
   path->note_use(now);
   path->timer.tag = static_cast<std::uint32_t>(TimerKind::path);

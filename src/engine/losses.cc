@@ -104,7 +104,7 @@ bool Core::on_ack(Path& path, const wire::AckFrame& frame, Instant now) {
   const std::uint64_t congestion_marks = path.ecn.on_ack(view, report);
   if (congestion_marks != 0) {
     path.congestion.on_ecn_ce(congestion_marks, report.largest_acked_sent_at, now);
-    links.on_marked(path.link, std::min(congestion_marks * path.mtu.current(), report.acked_bytes), now);
+    links.on_marked(path.link, std::min(congestion_marks * path.mtu.current(), report.acked_bytes));
     events.emit(event::CongestionChanged{{}, path.id, path.congestion.window(), false, true});
   }
   after_loss_report(path, report, now);
@@ -112,15 +112,15 @@ bool Core::on_ack(Path& path, const wire::AckFrame& frame, Instant now) {
 }
 
 void Core::after_loss_report(Path& path, const recovery::LossReport& report, Instant now) {
-  links.on_outcome(path.link,
+  links.on_outcome(path.link, path.loss.bytes_on_the_way(),
                    {.delivered_bytes = report.acked_bytes,
-                    .left_bytes = report.on_the_way_before - path.loss.bytes_on_the_way(),
                     .lost_bytes = report.lost_bytes,
                     .lost_packets = report.lost_packets,
-                    .spurious_bytes = std::uint64_t{report.spurious_packets} * path.mtu.current(),
+                    .spurious_packets = report.spurious_packets,
                     .lost_sent_at = report.largest_lost_sent_at,
                     .newest = report.newest_stamp,
-                    .rtt = report.prompt_rtt},
+                    .rtt = report.rtt_sampled ? path.loss.rtt().latest() : Duration{0},
+                    .prompt_rtt = report.prompt_rtt},
                    now);
   if (report.lost_packets != 0) {
     events.emit(event::PacketsLost{{}, path.id, report.lost_packets, report.lost_bytes});
@@ -154,6 +154,7 @@ void Core::after_loss_report(Path& path, const recovery::LossReport& report, Ins
 void Core::on_loss_timer(Path& path, Instant now) {
   const recovery::LossReport report = path.loss.on_timeout(now, LossVisitor{*this, path, now});
   if (report.action == recovery::TimeoutAction::probe) {
+    links.on_silence(path.link, now);
     events.emit(event::ProbeTimeout{{}, path.id, path.loss.pto_count()});
     path.probes_owed = 1;
     path.ping_owed = true;

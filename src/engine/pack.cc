@@ -30,6 +30,11 @@ unsigned waiting_levels(const Path& path) {
   return levels;
 }
 
+// Frames for which the peer may be waiting.
+bool owes_control(const Path& path) {
+  return path.probe_wanted || path.probe_response_owed || path.announce_path || path.credit_levels_owed != 0;
+}
+
 // Of the large messages that are being written, likewise.
 unsigned slice_levels(const Path& path) { return path.large == nullptr ? 0 : path.large->writing.occupied_levels(); }
 
@@ -73,12 +78,13 @@ void Core::pack_path(Path& path, std::vector<Train>& out, Instant now) {
   // train.
   const std::size_t paced_bytes = path.pacer.next_send(now) <= now ? path.pacer.rate() / kTrainsPerSecond : 0;
   for (std::size_t segments = 0; segments < kMaxSegments; ++segments) {
-    const bool window_open =
+    const bool path_open =
         path.probes_owed != 0 ||
         (path.congestion.may_send(path.loss.bytes_in_flight()) &&
          (static_cast<std::size_t>(train_end - train_begin) < paced_bytes || path.pacer.next_send(now) <= now) &&
          path.loss.sent().size() < path.loss.sent().bound() / 2 &&  // the rest is for probes and what elicits nothing
-         !path.frames.nearly_full(config.datagram_bytes / wire::kReplyBytes) && has_turn(path, now));
+         !path.frames.nearly_full(config.datagram_bytes / wire::kReplyBytes));
+    const bool window_open = path_open && (path.probes_owed != 0 || has_turn(path, now));
     const bool ack_due = path.ack_policy.due(now);
     const bool something = has_something(path);
     if (!ack_due && (!something || !window_open)) break;
@@ -111,8 +117,9 @@ void Core::pack_path(Path& path, std::vector<Train>& out, Instant now) {
       if (window_open && path.responses_owed != 0) [[unlikely]]
         packer.write_responses();
       if (with_ack) packer.write_ack();
+      // An acknowledgement that goes anyway carries control frames, whatever the link says.
+      if (path_open) packer.write_control();
       if (window_open) {
-        packer.write_control();
         packer.write_again();
         if (!packer.full()) packer.write_replies();
         if (!packer.full()) packer.write_requests();
@@ -327,19 +334,20 @@ void Core::send_from(Path& path, std::vector<Train>& out, Instant now) {
   if (waits_for_link || (is_held_by_replies && path.peer->has_queued())) {
     const unsigned levels = waiting_levels(path) | slice_levels(path);
     // Control frames alone go first: they are small, and others wait for them.
-    const unsigned level = levels == 0 ? 0 : static_cast<unsigned>(std::countr_zero(levels));
-    links.wait(path.link, id, level, !waits_for_link, path.link_place);
+    const unsigned level = levels == 0 || owes_control(path) ? 0 : static_cast<unsigned>(std::countr_zero(levels));
+    links.wait(path.link, id, level, !waits_for_link);
   }
   update_timer(path, now);
 }
 
 // Turns for the paths that wait, as long as their link lets something out.
 void Core::serve_lines(std::vector<Train>& out, Instant now) {
+  if (!links.anyone_waits()) return;
   Instant next = Instant::never();
   for (std::size_t i = 0; i < links.size(); ++i) {
     SharedLink& link = links[static_cast<std::uint8_t>(i)];
     while (link.line.front() != nullptr && link.may_send(now) && has_arena()) serve(link, link.line, out, now);
-    if (!link.asking.empty()) link.replies.forget_old(now);
+    if (!link.asking.empty()) link.replies->forget_old(now);
     while (link.asking.front() != nullptr && link.may_ask(now) && link.line.empty() && link.may_send(now) &&
            has_arena()) {
       serve(link, link.asking, out, now);
@@ -353,16 +361,16 @@ void Core::serve(SharedLink& link, LinkLine& line, std::vector<Train>& out, Inst
   Path& path = *find_path(line.front()->path);
   const bool asks = line.front()->asks;
   const unsigned level = line.front()->hook.level;
-  links.stop_waiting(path.link, path.link_place);
+  links.stop_waiting(path.link);
   if (has_ended(path, now)) [[unlikely]]
     return;
-  const std::uint64_t before = asks ? link.replies.model().in_flight() : link.model.in_flight();
+  const std::uint64_t before = asks ? link.replies->model().in_flight() : link.model.in_flight();
   turn_of = path.id;
   turn_packets_left = kTurnPackets;
   asks_now = asks ? path.id : kNoPath;
   send_from(path, out, now);
   turn_of = asks_now = kNoPath;
-  const std::uint64_t after = asks ? link.replies.model().in_flight() : link.model.in_flight();
+  const std::uint64_t after = asks ? link.replies->model().in_flight() : link.model.in_flight();
   line.charge(level, std::max<std::uint64_t>(after - std::min(before, after), 1));
 }
 

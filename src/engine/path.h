@@ -20,6 +20,7 @@
 #include "engine/keying.h"
 #include "engine/members.h"
 #include "engine/path_keys.h"
+#include "engine/shared_links.h"
 #include "engine/waiting_requests.h"
 #include "peer/replay_window.h"
 #include "recovery/ack_policy.h"
@@ -128,9 +129,8 @@ struct Path {
   // Initiator: authenticates the peer's unknown_path answers, if open; before that its unknown_secret answers. None:
   // the peer has no such words to say.
   std::optional<crypto::KeyBytes> reset_key;
-  std::uint8_t probes_owed = 0;    // packets that may go whatever the windows say
-  std::uint8_t link = 0;           // in Core::links: that it shares with paths to the same network
-  std::uint32_t link_place = ~0u;  // in that link's line
+  std::uint8_t probes_owed = 0;  // packets that may go whatever the windows say
+  LinkShare link;                // of the link that it shares with paths to the same network
   const crypto::KeyBytes* known_reset_key() const { return reset_key ? &*reset_key : nullptr; }
   Peer* peer = nullptr;              // of an outgoing path
   transfer::CallerReference caller;  // there before its first request

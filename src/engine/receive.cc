@@ -116,7 +116,7 @@ bool Core::open_sealed(Path& path, const wire::PacketHeader& header, MutableByte
   if (is_forwarded) [[unlikely]]
     config.siblings->vouched().add(path.id, from);
   const bool is_newest = !path.ever_received || number > path.replay.largest();
-  if (path.initiator) note_missing(path, number, now);
+  if (path.initiator) note_missing(path, number);
   path.replay.mark(number, now);
   path.keys.on_opened(which);
   path.last_received = now;
@@ -163,17 +163,15 @@ bool Core::open_sealed(Path& path, const wire::PacketHeader& header, MutableByte
 }
 
 // What is missing between two packets of a peer says how full the way from there is.
-void Core::note_missing(Path& path, std::uint64_t number, Instant now) {
+void Core::note_missing(Path& path, std::uint64_t number) {
   const std::uint64_t largest = path.replay.largest();
   if (number == largest + 1 || !path.ever_received) [[likely]]
     return;
-  if (links[path.link].paths < 2) return;  // its peer sees the same, and nobody else sends here
-  ReplyWindow& window = links[path.link].replies;
-  if (number < largest) return window.on_missing(-1, path.mtu.current(), now);
+  if (number < largest) return links.on_missing(path.link, -1);
   const std::uint64_t missing = std::min<std::uint64_t>(number - largest - 1, kMostMissing);
   // A single one of the first packets may have asked for the MTU.
   if (missing == 1 && number < kFirstPackets) return;
-  window.on_missing(static_cast<std::int64_t>(missing), path.mtu.current(), now);
+  links.on_missing(path.link, static_cast<std::int64_t>(missing));
 }
 
 Core::Verdict Core::on_frames(Path& path, ByteSpan frames, ByteSpan slice, bool& ack_eliciting, detail::Pin* buffer,

@@ -3,12 +3,17 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/check.h"
+
 namespace weir::engine {
 
 namespace {
 
+using recovery::Bottleneck;
+
 constexpr std::size_t kPrefixV4 = 12 + 3;  // bytes; an IPv4 address is kept as an IPv6 one
 constexpr std::size_t kPrefixV6 = 8;
+constexpr std::uint8_t kLoopbackV4 = 127;
 
 std::array<std::uint8_t, 16> prefix_of(const Address& address) {
   std::array<std::uint8_t, 16> prefix{};
@@ -16,82 +21,123 @@ std::array<std::uint8_t, 16> prefix_of(const Address& address) {
   return prefix;
 }
 
+bool is_loopback(const Address& address) {
+  if (address.is_v4()) return address.ip[12] == kLoopbackV4;
+  std::array<std::uint8_t, 16> loopback{};
+  loopback.back() = 1;
+  return std::equal(loopback.begin(), loopback.end(), address.ip.begin());
+}
+
 }  // namespace
 
-std::uint8_t SharedLinks::join(const Address& remote) {
+Instant SharedLink::next_turn(Instant now) const {
+  if (!is_shared()) return line.empty() && asking.empty() ? Instant::never() : now;
+  const Instant next = line.empty() || !model.has_room() ? Instant::never() : pacer.next_send(now);
+  return asking.empty() ? next : earliest(next, replies->next_ask(now));
+}
+
+void SharedLinks::join(LinkShare& share, const Address& remote) {
   const std::array<std::uint8_t, 16> prefix = prefix_of(remote);
-  std::size_t unused = links_.size();
+  share = {};
+  std::size_t chosen = links_.size();
   for (std::size_t i = 0; i < links_.size(); ++i) {
     if (links_[i]->prefix == prefix) {
-      ++links_[i]->paths;
-      return static_cast<std::uint8_t>(i);
+      chosen = i;
+      break;
     }
-    if (links_[i]->paths == 0 && (unused == links_.size() || links_[i]->last_left < links_[unused]->last_left))
-      unused = i;
+    const bool is_unused = links_[i]->paths == 0;
+    if (is_unused && (chosen == links_.size() || links_[i]->last_left < links_[chosen]->last_left)) chosen = i;
   }
-  std::size_t chosen = unused;
-  if (links_.size() < kMaxLinks) {
-    chosen = links_.size();
-    links_.emplace_back();
-  } else if (unused == links_.size()) {
+  if (chosen == links_.size() && links_.size() == kMaxLinks) {
     chosen = AddressHash{}({.ip = prefix}) % kMaxLinks;
-    ++links_[chosen]->paths;
-    return static_cast<std::uint8_t>(chosen);
+  } else if (chosen == links_.size() || links_[chosen]->prefix != prefix) {
+    if (links_.size() < kMaxLinks) {
+      chosen = links_.size();
+      links_.emplace_back();
+    }
+    links_[chosen] = std::make_unique<SharedLink>(Bottleneck::Options{});
+    links_[chosen]->prefix = prefix;
+    links_[chosen]->is_local = is_loopback(remote);
   }
-  links_[chosen] = std::make_unique<SharedLink>(recovery::Bottleneck::Options{}, random_);
-  links_[chosen]->prefix = prefix;
-  links_[chosen]->paths = 1;
-  return static_cast<std::uint8_t>(chosen);
+  ++links_[chosen]->paths;
+  share.link = static_cast<std::uint8_t>(chosen);
 }
 
-void SharedLinks::leave(std::uint8_t link, std::uint64_t bytes_in_flight, Instant now) {
-  SharedLink& left = *links_[link];
-  if (bytes_in_flight != 0) on_outcome(link, {.left_bytes = bytes_in_flight}, now);
-  --left.paths;
-  left.last_left = now;
+void SharedLinks::leave(LinkShare& share, Instant now) {
+  stop_waiting(share);
+  on_silence(share, now);
+  SharedLink& link = of(share);
+  --link.paths;
+  link.last_left = now;
 }
 
-void SharedLinks::wait(std::uint8_t link, std::uint32_t path, unsigned level, bool asks, std::uint32_t& place) {
-  SharedLink& shared = *links_[link];
+void SharedLinks::wait(LinkShare& share, std::uint32_t path, unsigned level, bool asks) {
+  SharedLink& link = of(share);
   LinkWaiter* waiter = nullptr;
-  if (place == kNotWaiting) {
+  if (share.place == LinkShare::kNotWaiting) {
     waiter = waiters_.acquire();
+    WEIR_CHECK(waiter != nullptr, "a path waits once");
     waiter->path = path;
-    place = waiters_.index_of(waiter);
+    share.place = waiters_.index_of(waiter);
   } else {
-    waiter = waiters_.at(place);
+    waiter = waiters_.at(share.place);
     if (waiter->asks == asks && waiter->hook.level <= level) return;
-    line_of(shared, *waiter).remove(*waiter);
+    line_of(link, *waiter).remove(*waiter);
   }
   waiter->asks = asks;
-  line_of(shared, *waiter).push_back(*waiter, level);
+  line_of(link, *waiter).push_back(*waiter, level);
 }
 
-void SharedLinks::stop_waiting(std::uint8_t link, std::uint32_t& place) {
-  if (place == kNotWaiting) return;
-  LinkWaiter* const waiter = waiters_.at(place);
-  line_of(*links_[link], *waiter).remove(*waiter);
+void SharedLinks::stop_waiting(LinkShare& share) {
+  if (share.place == LinkShare::kNotWaiting) return;
+  LinkWaiter* const waiter = waiters_.at(share.place);
+  line_of(of(share), *waiter).remove(*waiter);
   waiters_.release(waiter);
-  place = kNotWaiting;
+  share.place = LinkShare::kNotWaiting;
 }
 
-recovery::Bottleneck::Stamp SharedLinks::on_sent(std::uint8_t link, std::uint64_t bytes, Instant now) {
-  SharedLink& shared = *links_[link];
-  used_ |= std::uint64_t{1} << link;
-  shared.pacer.on_sent(bytes, now);
-  return shared.model.on_sent(bytes, now);
+void SharedLinks::count_delivered(SharedLink& link, std::uint64_t bytes) {
+  link.epoch_bytes += bytes;
+  if (link.epoch_bytes < SharedLink::kEpochPackets * Bottleneck::Options{}.packet_bytes) return;
+  link.epoch_bytes = 0;
+  ++link.epoch;
 }
 
-void SharedLinks::on_outcome(std::uint8_t link, const recovery::Bottleneck::Outcome& outcome, Instant now) {
-  SharedLink& shared = *links_[link];
-  shared.model.on_outcome(outcome, now);
-  pace(shared);
+void SharedLinks::enter_epoch(const SharedLink& link, LinkShare& share) {
+  if (share.epoch == link.epoch) return;
+  share.epoch = link.epoch;
+  share.losses = share.missing = 0;
 }
 
-void SharedLinks::on_marked(std::uint8_t link, std::uint64_t bytes, Instant now) {
-  SharedLink& shared = *links_[link];
-  shared.model.on_marked(bytes, now);
-  pace(shared);
+Bottleneck::Stamp SharedLinks::note_sent(SharedLink& link, LinkShare& share, std::uint32_t bytes, Instant now) {
+  used_ |= std::uint64_t{1} << share.link;
+  share.bytes += bytes;
+  link.pacer.on_sent(bytes, now);
+  return link.model.on_sent(bytes, now);
+}
+
+void SharedLinks::take_outcome(SharedLink& link, LinkShare& share, std::uint64_t on_the_way,
+                               Bottleneck::Outcome& outcome, Instant now) {
+  const auto left = share.bytes - static_cast<std::uint32_t>(std::min<std::uint64_t>(share.bytes, on_the_way));
+  share.bytes -= left;
+  outcome.left_bytes = left;
+  count_delivered(link, outcome.delivered_bytes);
+  if (outcome.rtt > Duration{0}) {
+    const std::int64_t rtt_ns = std::clamp<std::int64_t>(outcome.prompt_rtt.count(), 1, LinkShare::kNoRtt);
+    share.least_rtt_ns = std::min(share.least_rtt_ns, static_cast<std::uint32_t>(rtt_ns));
+    outcome.path_rtt = Duration(share.least_rtt_ns);
+    // The acknowledgement came on the way that replies come.
+    if (link.replies != nullptr) link.replies->on_rtt(outcome, now);
+  }
+  if (outcome.lost_packets != 0) {
+    enter_epoch(link, share);
+    const auto counted = std::min<std::uint32_t>(outcome.lost_packets, SharedLink::kMostLosses - share.losses);
+    share.losses = static_cast<std::uint8_t>(share.losses + counted);
+    outcome.lost_bytes = outcome.lost_bytes * counted / outcome.lost_packets;
+    outcome.lost_packets = counted;
+  }
+  link.model.on_outcome(outcome, now);
+  pace(link);
 }
 
 void SharedLinks::pace(SharedLink& link) {
@@ -101,18 +147,40 @@ void SharedLinks::pace(SharedLink& link) {
   link.pacer.set_burst(std::min(rate / kTrainsPerSecond, kLargestTrain));
 }
 
+void SharedLinks::note_asked(SharedLink& link, transfer::OutgoingCall& call, Instant now) {
+  if (link.replies == nullptr) link.replies = std::make_unique<ReplyWindow>(Bottleneck::Options{});
+  link.replies->add(call, now);
+}
+
+void SharedLinks::note_reply(SharedLink& link, const LinkShare& share, const transfer::OutgoingCall& call,
+                             std::uint32_t reply_bytes, Duration rtt, Instant now) {
+  count_delivered(link, reply_bytes);
+  link.replies->on_reply(call, reply_bytes, rtt, now);
+  noted_ |= std::uint64_t{1} << share.link;
+}
+
+void SharedLinks::on_missing(LinkShare& share, std::int64_t packets) {
+  SharedLink& link = of(share);
+  if (!link.is_shared() || link.replies == nullptr) return;
+  enter_epoch(link, share);
+  const std::int64_t counted =
+      std::clamp<std::int64_t>(packets, -std::int64_t{share.missing}, SharedLink::kMostLosses - share.missing);
+  share.missing = static_cast<std::uint8_t>(share.missing + counted);
+  link.replies->on_missing(counted);
+}
+
+void SharedLinks::settle(Instant now) {
+  for (; noted_ != 0; noted_ &= noted_ - 1) {
+    links_[static_cast<std::size_t>(std::countr_zero(noted_))]->replies->settle(now);
+  }
+}
+
 void SharedLinks::end_turn() {
   for (; used_ != 0; used_ &= used_ - 1) {
     SharedLink& link = *links_[static_cast<std::size_t>(std::countr_zero(used_))];
     if (link.line.empty()) link.model.on_nothing_to_send();
-    if (link.asking.empty()) link.replies.on_nothing_to_ask();
+    if (link.asking.empty() && link.replies != nullptr) link.replies->on_nothing_to_ask();
   }
-}
-
-Instant SharedLinks::next_turn(Instant now) const {
-  Instant next = Instant::never();
-  for (const auto& link : links_) next = earliest(next, link->next_turn(now));
-  return next;
 }
 
 }  // namespace weir::engine

@@ -34,11 +34,11 @@ class SharedLinkRun {
  public:
   SharedLinkRun(const LinkOptions& options, std::size_t senders, std::uint64_t seed)
       : options_(options), random_(seed) {
-    for (std::size_t i = 0; i < senders; ++i) senders_.push_back(std::make_unique<Sender>(random_));
+    for (std::size_t i = 0; i < senders; ++i) senders_.push_back(std::make_unique<Sender>());
   }
 
   struct Sender {
-    explicit Sender(Random& random) : model({}, random) {}
+    Sender() : model({}) {}
     Bottleneck model;
     SenderReport report;
     std::uint64_t budget = ~std::uint64_t{0};
@@ -46,7 +46,7 @@ class SharedLinkRun {
     Bottleneck::Stamp acked_stamp = 0;
     std::uint64_t unacked_bytes = 0, unacked_packets = 0;
     Bottleneck::Stamp unacked_stamp = 0;
-    Instant unacked_sent_at{};
+    Instant unacked_sent_at{}, unacked_arrived_at{};
     bool ack_armed = false;
     Instant wakes_at = Instant::never();
   };
@@ -80,6 +80,7 @@ class SharedLinkRun {
     std::uint32_t packets;
     Bottleneck::Stamp stamp;
     Instant sent_at;
+    Duration held{};
     bool operator<(const Event& other) const { return at != other.at ? at > other.at : order > other.order; }
   };
 
@@ -151,7 +152,8 @@ class SharedLinkRun {
           .bytes = s.unacked_bytes,
           .packets = static_cast<std::uint32_t>(s.unacked_packets),
           .stamp = s.unacked_stamp,
-          .sent_at = s.unacked_sent_at});
+          .sent_at = s.unacked_sent_at,
+          .held = now_ - s.unacked_arrived_at});
     s.unacked_bytes = s.unacked_packets = 0;
   }
 
@@ -164,6 +166,7 @@ class SharedLinkRun {
         ++s.unacked_packets;
         s.unacked_stamp = event.stamp;
         s.unacked_sent_at = event.sent_at;
+        s.unacked_arrived_at = now_;
         if (s.unacked_packets >= options_.packets_per_ack) {
           acknowledge(event.sender);
         } else if (!s.ack_armed) {
@@ -179,7 +182,8 @@ class SharedLinkRun {
         s.model.on_outcome({.delivered_bytes = event.bytes,
                             .left_bytes = event.bytes,
                             .newest = event.stamp,
-                            .rtt = now_ - event.sent_at},
+                            .rtt = now_ - event.sent_at,
+                            .prompt_rtt = now_ - event.sent_at - event.held},
                            now_);
         pump(event.sender);
         break;

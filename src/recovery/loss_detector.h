@@ -19,6 +19,7 @@
 #include "base/random.h"
 #include "base/time.h"
 #include "recovery/ack_ranges.h"
+#include "recovery/bottleneck.h"
 #include "recovery/rtt.h"
 #include "recovery/sent_packets.h"
 
@@ -67,9 +68,8 @@ struct LossReport {
   std::uint32_t acked_ect0 = 0;
   std::uint32_t acked_ect1 = 0;
   std::uint64_t in_flight_before = 0;
-  std::uint64_t on_the_way_before = 0;  // bytes_on_the_way()
-  std::uint32_t lost_packets = 0;       // MTU probes are not counted: their loss says nothing about congestion
-  std::uint64_t lost_bytes = 0;         // likewise
+  std::uint32_t lost_packets = 0;  // MTU probes are not counted: their loss says nothing about congestion
+  std::uint64_t lost_bytes = 0;    // likewise
   Instant largest_lost_sent_at{};
   std::uint32_t spurious_packets = 0;
   bool persistent_congestion = false;

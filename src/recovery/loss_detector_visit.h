@@ -14,7 +14,6 @@ LossReport LossDetector::on_ack(const AckView& ack, Instant now, Visitor&& visit
   report.status = judge(ack);
   if (report.status != AckStatus::ok) return report;
   report.in_flight_before = bytes_in_flight_;
-  report.on_the_way_before = bytes_on_the_way();
   report.largest_advanced = largest_acked_ == kNoPacket || ack.largest > largest_acked_;
 
   const bool largest_is_new = sent_.contains(ack.largest) && sent_[ack.largest].state != PacketState::acked;
@@ -28,7 +27,7 @@ LossReport LossDetector::on_ack(const AckView& ack, Instant now, Visitor&& visit
     const Duration delay = std::clamp(ack.delay, Duration{0}, options_.max_ack_delay);
     rtt_.on_sample(now - largest_sent_at, delay, now);
     report.rtt_sampled = true;
-    report.prompt_rtt = std::max(rtt_.latest() - delay, rtt_.minimum());
+    report.prompt_rtt = std::max(rtt_.latest() - delay, Duration{1});
   }
   if (report.largest_advanced) largest_acked_ = ack.largest;
   if (report.acked_packets != 0) pto_count_ = 0;
@@ -43,7 +42,6 @@ template <class Visitor>
 LossReport LossDetector::on_timeout(Instant now, Visitor&& visitor) {
   LossReport report;
   report.in_flight_before = bytes_in_flight_;
-  report.on_the_way_before = bytes_on_the_way();
   if (deadline() > now) return report;
   if (loss_time_.is_never()) {
     on_probe_timeout(now);
@@ -95,8 +93,7 @@ void LossDetector::ack_range(PacketRange range, LossReport& report, bool& elicit
         leave_flight(packet);
         if (packet.in_flight) {
           report.acked_bytes += packet.bytes;
-          // Stamps wrap around after years.
-          if (static_cast<std::int32_t>(packet.stamp - report.newest_stamp) > 0) report.newest_stamp = packet.stamp;
+          if (Bottleneck::is_later(packet.stamp, report.newest_stamp)) report.newest_stamp = packet.stamp;
         }
       }
       if (was_told_lost) {
