@@ -21,7 +21,8 @@ Network::Network(EventQueue& queue, Journal& journal, std::uint64_t seed)
       loss_(stream(seed, "loss")),
       duplication_(stream(seed, "duplication")),
       reordering_(stream(seed, "reordering")),
-      corruption_(stream(seed, "corruption")) {}
+      corruption_(stream(seed, "corruption")),
+      jitter_(stream(seed, "jitter")) {}
 
 HostId Network::add_host(const Address& address, const LinkShape& shape) {
   const auto id = static_cast<HostId>(hosts_.size());
@@ -173,9 +174,12 @@ void Network::at_switch(HostId from, Packet packet) {
     queue_.after(delay, [this, target = *to, p = std::move(copy)]() mutable { forward(target, std::move(p)); });
   }
   if (bent) corrupt(packet);
+  Duration delay = between(jitter_, Duration{0}, faults.jitter);
   if (late) {
     ++counts_.reordered;
-    const Duration delay = between(reordering_, Duration{0}, faults.reorder_delay);
+    delay += between(reordering_, Duration{0}, faults.reorder_delay);
+  }
+  if (delay.count() != 0) {
     queue_.after(delay, [this, target = *to, p = std::move(packet)]() mutable { forward(target, std::move(p)); });
     return;
   }

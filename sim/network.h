@@ -38,6 +38,7 @@ struct Faults {
   double duplicate = 0;
   double reorder = 0;
   Duration reorder_delay{0};  // at most
+  Duration jitter{0};         // each is late by up to so much, so that they overtake each other
   double corrupt = 0;
 };
 
@@ -166,6 +167,7 @@ class Network {
   Random duplication_;
   Random reordering_;
   Random corruption_;
+  Random jitter_;
 };
 
 }  // namespace weir::sim

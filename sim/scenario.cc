@@ -7,6 +7,7 @@
 #include "sim/identity_scenario.h"
 #include "sim/large_scenario.h"
 #include "sim/random_stream.h"
+#include "sim/waste_scenario.h"
 #include "sim/worker_scenario.h"
 
 namespace weir::sim {
@@ -330,6 +331,9 @@ constexpr Named kScenarios[] = {
     {"identity_workers", "identities: the same workers, and callees that forget who has called them", identity_workers},
     {"identity_connecting", "identities: processes die at every step of connecting, and are found again at once",
      identity_connecting},
+    {"jitter", "packets overtake each other and none is lost: hardly anything is sent again", jitter},
+    {"jitter_lossy", "the same with 2 % loss: hardly more is sent again than is lost", jitter_lossy},
+    {"stall_burst", "hosts stop for 50 ms in the middle of bursts: at most one needless probe", stall_burst},
     {"members", "one member takes all it can, on many paths: others have their share, and a newcomer is served",
      members},
 };

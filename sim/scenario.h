@@ -81,6 +81,7 @@ struct Scenario {
   std::uint32_t stalls = 0;  // at any time
   std::vector<StallAt> stalls_at;
   Duration longest_stall{50'000'000};
+  Duration shortest_stall{1'000'000};
   bool is_punctual = false;    // no host is ever late
   Duration timer_lateness{0};  // by up to so much is a worker late for each of its timers
   std::uint32_t mtu_changes = 0;
@@ -100,6 +101,8 @@ struct Scenario {
   std::uint32_t least_credentials = 0;  // that each caller is given in the run
   Duration handshake_interval{0};       // on average a caller begins at most one with each callee in so long; 0: any
   double least_success = 0;             // share of the calls that must get an answer
+  double most_sent_again = 1;           // share of the bytes sent within the span
+  double most_needless_probes = 1e18;   // for each stall and path
   double least_advantage = 0;           // by which urgent calls must be faster than bulk ones; 0: nobody looks
 };
 

@@ -18,7 +18,6 @@ using namespace std::chrono_literals;
 
 constexpr std::string_view kSecret = "a secret that every simulated host knows";
 constexpr Duration kTokenLife = 11s;
-constexpr Duration kShortestStall = 1ms;
 constexpr Duration kClosingTime = 5ms;  // between an orderly end and the end of the process
 
 // The one whose certificate is not replaced is the one whose calls fail from its end on.
@@ -254,7 +253,7 @@ void Simulation::die(HostId host, Duration absence) {
 
 void Simulation::stall(HostId host) {
   const Duration length =
-      any_length(stall_lengths_, std::min<Duration>(kShortestStall, scenario_.longest_stall), scenario_.longest_stall);
+      any_length(stall_lengths_, std::min(scenario_.shortest_stall, scenario_.longest_stall), scenario_.longest_stall);
   if (is_over_) return;
   stalls_ += hosts_[host]->is_up();
   hosts_[host]->stall_until(world_.now() + length);
@@ -365,6 +364,33 @@ void Simulation::check_handshakes() {
   }
 }
 
+// What was sent in vain while things went wrong, and before the network heals.
+void Simulation::check_waste() {
+  Counters sum;
+  std::size_t paths = 0;
+  for (const auto& host : hosts_) {
+    if (!host->is_up()) continue;
+    for (std::size_t which = 0; which < host->engines(); ++which) {
+      sum += host->engine(which).events().counters;
+      paths += host->engine(which).census().paths;
+    }
+  }
+  waste_ = {.sent = sum.bytes_sent,
+            .again = sum.bytes_retransmitted,
+            .in_vain = sum.bytes_in_vain,
+            .late = sum.packets_late,
+            .needless_probes = sum.probes_needless};
+  if (waste_.share() > scenario_.most_sent_again) {
+    checker_.violation(fmt::format("{:.3f} % of {} bytes were sent again, more than {:.1f} %", 100 * waste_.share(),
+                                   waste_.sent, 100 * scenario_.most_sent_again));
+  }
+  const double probes = static_cast<double>(waste_.needless_probes);
+  if (stalls_ != 0 && probes > scenario_.most_needless_probes * static_cast<double>(stalls_ * paths)) {
+    checker_.violation(fmt::format("{} needless probes of {} paths after {} stalls, more than {} for each",
+                                   waste_.needless_probes, paths, stalls_, scenario_.most_needless_probes));
+  }
+}
+
 bool Simulation::nothing_was_lost() const {
   const NetworkCounts& counts = world_.network.counts();
   const auto dropped = [this](const auto& host) {
@@ -427,12 +453,14 @@ Report Simulation::run() {
   run_until(start_ + scenario_.span, [this] { return workload_.is_done() && world_.now() >= start_ + scenario_.span; });
   workload_.stop();
   if (member_trial_) member_trial_->stop();
+  check_waste();
   restore();
 
   // Everything must end, then come to rest. Then everybody calls everybody: once to find out who restarted meanwhile,
   // and once more, when there is no reason left to fail.
   Duration settle = scenario_.timeouts.silence * 2 + scenario_.longest_stall + 500ms + 10 * scenario_.timer_lateness;
-  if (scenario_.workload.large > 0) settle += kTokenLife;               // those that nobody uses expire
+  const bool has_large = scenario_.workload.large > 0 || scenario_.workload.exact_bytes > scenario_.limits.inline_bytes;
+  if (has_large) settle += kTokenLife;                                  // those that nobody uses expire
   if (service_) settle += 2 * engine::Bounds::kLongestUnfetched + 15s;  // replies that nobody fetches are given up
   if (scenario_.identity) settle += scenario_.timeouts.handshake + handshake::kClosedFor;
   const Duration longest = std::max(scenario_.workload.longest_deadline, scenario_.timeouts.default_deadline);
@@ -480,6 +508,7 @@ Report Simulation::report() {
   report.network = world_.network.counts();
   report.stalls = stalls_;
   report.crashes = crashes_;
+  report.waste = waste_;
   if (address_trial_) {
     report.rebindings = address_trial_->changes();
     report.copies = address_trial_->copies();
@@ -522,6 +551,12 @@ std::string Report::summary() const {
   if (rebindings + copies != 0) {
     line += fmt::format(", {} changes of address, {} paths moved, {} copies, found again within {:.1f} ms", rebindings,
                         engines.addresses_changed, copies, static_cast<double>(longest_search.count()) * 1e-6);
+  }
+  if (waste.again + waste.late + waste.needless_probes != 0) {
+    line += fmt::format(", {:.3f} % of {} bytes sent again ({:.3f} % in vain), {} packets late, {} probes needless",
+                        100 * waste.share(), waste.sent,
+                        100 * static_cast<double>(waste.in_vain) / static_cast<double>(waste.sent), waste.late,
+                        waste.needless_probes);
   }
   line += fmt::format("; {} datagrams, {} lost, {:.3f} virtual s, {} events, {} violations, hash {:016x}", network.sent,
                       network.sent - std::min(network.sent, network.delivered), virtual_seconds, events,

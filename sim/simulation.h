@@ -30,6 +30,17 @@ struct RunOptions {
   Sabotage sabotage = Sabotage::none;
 };
 
+// Bytes of all processes until the network heals.
+struct Waste {
+  std::uint64_t sent = 0;
+  std::uint64_t again = 0;    // retransmitted
+  std::uint64_t in_vain = 0;  // of these, what had arrived before
+  std::uint64_t late = 0;     // packets declared lost that arrived
+  std::uint64_t needless_probes = 0;
+
+  double share() const { return sent == 0 ? 0 : static_cast<double>(again) / static_cast<double>(sent); }
+};
+
 struct Report {
   std::uint64_t seed = 0;
   std::string_view scenario;
@@ -39,6 +50,7 @@ struct Report {
   double virtual_seconds = 0;
   std::uint64_t events = 0;
   NetworkCounts network;
+  Waste waste;
   Counters engines;               // of all processes that lived to the end
   std::uint64_t handshakes = 0;   // begun by those processes
   std::uint64_t credentials = 0;  // given to their engines
@@ -88,6 +100,7 @@ class Simulation {
   void check_leftovers(Duration patience);
   void check_credentials();
   void check_handshakes();
+  void check_waste();
   void end_hostile();
   bool nothing_was_lost() const;
   void replay_conversation(Duration settle);
@@ -111,6 +124,7 @@ class Simulation {
   std::uint64_t datagrams_ = 0;                  // that reached the switch, if anything depends on it
   std::uint64_t stalls_ = 0;
   std::uint64_t crashes_ = 0;
+  Waste waste_;
   Random revocations_;
   Random stall_lengths_;
   Sabotage sabotage_;

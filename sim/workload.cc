@@ -178,6 +178,13 @@ Instruction Workload::choose(HostId host, const Wish& wish) {
     instruction.header_bytes = 0;
     instruction.reply_bytes = kReplyBytes;
   }
+  if (shape_.exact_bytes != 0) {
+    instruction.answer = Answer::now;
+    instruction.bytes = shape_.exact_bytes;
+    instruction.reply_bytes = shape_.exact_reply_bytes;
+    instruction.header_bytes = 0;
+    return instruction;
+  }
   if (wish.depth == 0 && !wish.is_patient && choices_.chance(shape_.empty)) {
     instruction = {.priority = instruction.priority, .bytes = 0};
   }

@@ -36,6 +36,9 @@ struct WorkloadShape {
   Duration longest_delay{3'000'000};  // of a late answer
   Duration service_time{0};           // a slow server answers one request after the other, each taking so long
   std::size_t largest_bytes = 16 * 1024;
+  // Not 0: all requests, and all replies, have these sizes and nothing else is varied.
+  std::uint32_t exact_bytes = 0;
+  std::uint32_t exact_reply_bytes = 0;
   double large = 0;  // share of requests, and of replies, that are larger than an inline message
   std::size_t largest_large_bytes = 8u << 20;
   std::size_t piece_bytes = 0;    // of payloads; not 0: what the receiver says that it has is freed

@@ -11,6 +11,7 @@
 
 #include "apps/weir/command.h"
 #include "apps/weir/perf_options.h"
+#include "apps/weir/perf_relay.h"
 #include "apps/weir/process.h"
 
 namespace weir::command {
@@ -187,6 +188,29 @@ void add_client(CLI::App& perf, const PatternHelp& help) {
   });
 }
 
+void add_relay(CLI::App& perf) {
+  auto options = std::make_shared<PerfRelayOptions>();
+  CLI::App* command =
+      perf.add_subcommand("relay", "Stand between clients and a server as a network that delays and loses datagrams");
+  command->add_option("--listen", options->listen, "Address for clients, such as 127.0.0.1:4434 (port 0: any)")
+      ->required()
+      ->type_name("ADDR");
+  command->add_option("--to", options->to, "The server")->required()->type_name("ADDR");
+  const auto add = [command](const char* option, double& value, double most, const char* type, const char* what) {
+    command->add_option(option, value, what)->check(CLI::Range(0.0, most))->type_name(type)->capture_default_str();
+  };
+  add("--delay", options->delay_ms, 10'000, "MS", "Delay of each datagram, in each direction");
+  add("--jitter", options->jitter_ms, 10'000, "MS", "Delay each by up to so much more: they overtake each other");
+  add("--reorder", options->reorder, 1, "SHARE", "Share of datagrams that are still later, between 0 and 1");
+  add("--reorder-by", options->reorder_ms, 10'000, "MS", "by up to so much");
+  add("--loss", options->loss, 1, "SHARE", "Share of datagrams that are dropped, between 0 and 1");
+  command->add_option("--seed", options->seed, "Decides which ones")->capture_default_str();
+  command->add_option("--seconds", options->seconds, "End after this time (default: when told to)")
+      ->check(CLI::Range(0.01, 1e9))
+      ->type_name("S");
+  command->callback([options] { run_perf_relay(*options); });
+}
+
 // So that several messages of this size can be under way.
 void raise_to(std::uint64_t largest_bytes, Limits& limits) {
   constexpr std::size_t kAtOnce = 4;
@@ -229,6 +253,7 @@ void add_perf_command(CLI::App& app) {
       "  weir perf client --peer 127.0.0.1:4433 --core 1 --window 1024\n"
       "The same with made-up identities: no secret, and --development ./development on both sides.");
   add_server(*perf);
+  add_relay(*perf);
   for (const PatternHelp& help : {
            PatternHelp{Pattern::call, "client", "Keep calls outstanding to servers and measure"},
            PatternHelp{Pattern::put, "put", "Put bytes into the servers' memory, over and over, and measure"},

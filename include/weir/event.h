@@ -188,7 +188,11 @@ struct Counters {
   std::uint64_t requests_received = 0, requests_dispatched = 0, requests_duplicate = 0, replies_sent = 0;
   std::uint64_t packets_sent = 0, packets_received = 0, packets_control_only = 0, packets_lost = 0,
                 packets_rejected = 0;
-  std::uint64_t bytes_sent = 0, bytes_received = 0, bytes_retransmitted = 0;
+  std::uint64_t bytes_sent = 0, bytes_received = 0;
+  // Of frames that went out again, with the packets that hold nothing else; of these, frames that had arrived before.
+  std::uint64_t bytes_retransmitted = 0, bytes_in_vain = 0;
+  std::uint64_t packets_late = 0;     // declared lost, and acknowledged later
+  std::uint64_t probes_needless = 0;  // what they asked for was only late
   std::uint64_t payload_bytes_sent = 0,
                 payload_bytes_received = 0;  // headers and bodies of messages, first sending only
   std::uint64_t frames_retransmitted = 0, probe_timeouts = 0, ecn_marks = 0, key_rotations = 0;

@@ -607,7 +607,8 @@ struct Core : Bounds {
   std::uint64_t next_path_serial = 1;
   HelloGate hello_gate;
   Instant last_eviction{};
-  Instant returned_at{};  // when timers were last found to be late by much: nobody had turned this engine
+  Instant returned_at{};        // when timers were last found to be late by much: nobody had turned this engine
+  bool is_catching_up = false;  // what comes now has waited while nobody turned this engine
 
   // ---- engines at the same port ----
   static constexpr unsigned kSequenceBits = 48;

@@ -140,6 +140,7 @@ void Engine::on_unreachable(const Address& who, ByteSpan quoted, Instant now) {
 }
 
 void Engine::on_timeout(Instant now) { core_->on_timeout(now); }
+void Engine::set_catching_up(bool yes) { core_->is_catching_up = yes; }
 Instant Engine::next_deadline() const { return core_->wheel.next_deadline(); }
 std::size_t Engine::deliver(Instant now) { return core_->deliver(now); }
 void Engine::collect(std::vector<Train>& out, Instant now) { core_->collect(out, now); }

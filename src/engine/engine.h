@@ -128,6 +128,9 @@ class Engine {
   // An ICMP unreachable that quotes the beginning of a datagram sent to `who`.
   void on_unreachable(const Address& who, ByteSpan quoted, Instant now);
   void on_timeout(Instant now);
+  // While this is set, datagrams are such that waited because nobody turned the engine: when they come says nothing
+  // about the network.
+  void set_catching_up(bool yes);
   Instant next_deadline() const;
   // Runs handlers and completions. Returns how many.
   std::size_t deliver(Instant now);

@@ -29,6 +29,7 @@ enum class SentKind : std::uint8_t {
   request_regions,
   transfer_ack,
   range_ack,
+  nothing,  // cancelled while it waited to be sent again
 };
 
 struct SentFrame {
@@ -66,6 +67,12 @@ class FrameRing {
     const std::uint64_t distance = index - begin_;
     WEIR_CHECK(distance < size_, "a frame was asked for that is not kept");
     return frames_[position(static_cast<std::uint32_t>(distance))];
+  }
+  bool contains(std::uint64_t index) const { return index - begin_ < size_; }
+  // Leaves its place: nothing is sent for it.
+  void cancel(std::uint64_t index) {
+    WEIR_CHECK(contains(index), "a frame was cancelled that is not kept");
+    frames_[position(static_cast<std::uint32_t>(index - begin_))].kind = static_cast<std::uint8_t>(SentKind::nothing);
   }
   SentFrame pop() {
     const SentFrame frame = frames_[first_];

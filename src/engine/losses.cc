@@ -20,7 +20,7 @@ struct LossVisitor {
         core.events.emit(event::MtuChanged{{}, path.id, path.mtu.current()});
       }
     } else {
-      path.mtu.on_packet_acked(number, packet.bytes);
+      path.mtu.on_packet_acked(number, packet.bytes, now);
     }
     if (!path.key_confirmed && number >= path.key_first_number) [[unlikely]] {
       path.key_confirmed = true;
@@ -32,42 +32,66 @@ struct LossVisitor {
     }
     if (packet.ack_largest != recovery::kNoPacket) path.received.prune_below(packet.ack_largest);
     const std::uint64_t frames_end = packet.frames_begin + packet.frames_count;
-    for (std::uint64_t i = packet.frames_begin; i != frames_end; ++i) {
-      const SentFrame& frame = path.frames[i];
-      if (frame.what() == SentKind::reply) {
-        core.on_reply_acked(path, frame, now);
-      } else if (frame.what() == SentKind::request) {
-        if (core.calls_telling != 0) [[unlikely]]
-          core.on_request_acked(path, frame);
-      } else if (frame.what() == SentKind::cancel) {
-        // The peer knows; only now may the slot name another call. A repeated frame frees it once.
-        if (path.calls.free_held(frame.slot, frame.generation) && path.peer->has_queued()) core.touch(path);
-      } else if (frame.what() == SentKind::path) {
-        path.announce_path = false;
-      }
+    for (std::uint64_t i = packet.frames_begin; i != frames_end; ++i) acked_frame(path.frames[i]);
+    if (packet.repeated) [[unlikely]]
+      core.events.counters.bytes_in_vain += packet.bytes;
+  }
+
+  void acked_frame(const SentFrame& frame) {
+    if (frame.what() == SentKind::reply) {
+      core.on_reply_acked(path, frame, now);
+    } else if (frame.what() == SentKind::request) {
+      if (core.calls_telling != 0) [[unlikely]]
+        core.on_request_acked(path, frame);
+    } else if (frame.what() == SentKind::cancel) {
+      // The peer knows; only now may the slot name another call. A repeated frame frees it once.
+      if (path.calls.free_held(frame.slot, frame.generation) && path.peer->has_queued()) core.touch(path);
+    } else if (frame.what() == SentKind::path) {
+      path.announce_path = false;
     }
   }
 
   void lost(std::uint64_t number, recovery::SentPacket& packet) {
     path.ecn.on_lost(packet.ecn);
-    if (packet.mtu_probe) {
-      path.mtu.on_probe_lost(packet.bytes, now);
-    } else if (path.mtu.on_packet_lost(number, packet.bytes, now)) {
+    if (!packet.mtu_probe) {
+      path.mtu.on_packet_lost(number, packet.bytes, now);
+    } else if (path.mtu.on_probe_lost(packet.bytes, now)) {
       path.congestion.set_mtu(path.mtu.current());
       core.events.emit(event::MtuChanged{{}, path.id, path.mtu.current()});
     }
-    core.events.counters.bytes_retransmitted += packet.frames_count != 0 ? packet.bytes : 0;
-    send_again(packet);
+    if (packet.repeated) {  // a later packet has its frames
+      packet.frames_count = 0;
+    } else if (packet.frames_count != 0) {
+      packet.frames_begin = send_again(packet);
+    }
   }
 
-  void spurious(std::uint64_t) {}
-
-  void send_again(const recovery::SentPacket& packet) {
-    const std::uint64_t frames_end = packet.frames_begin + packet.frames_count;
-    for (std::uint64_t i = packet.frames_begin; i != frames_end; ++i) {
-      const SentFrame& frame = path.frames[i];
-      (frame.what() == SentKind::slice ? core.large_of(path).again : path.again).push(frame);
+  // What has not gone out again need not.
+  void spurious(std::uint64_t number, const recovery::SentPacket& packet) {
+    path.mtu.on_packet_acked(number, packet.bytes, now);
+    if (packet.repeated) core.events.counters.bytes_in_vain += packet.bytes;
+    if (packet.frames_count == 0 || (packet.has_slices && path.large == nullptr)) return;
+    FrameRing& again = packet.has_slices ? path.large->again : path.again;
+    std::uint32_t gone = 0;
+    for (std::uint64_t i = packet.frames_begin; i != packet.frames_begin + packet.frames_count; ++i) {
+      if (!again.contains(i)) {
+        ++gone;
+        continue;
+      }
+      const SentFrame frame = again[i];
+      again.cancel(i);
+      acked_frame(frame);
     }
+    core.events.counters.bytes_in_vain += std::uint64_t{packet.bytes} * gone / packet.frames_count;
+  }
+
+  // Returns where the frames are in their queue.
+  std::uint64_t send_again(recovery::SentPacket& packet) {
+    packet.has_slices = path.frames[packet.frames_begin].what() == SentKind::slice;  // these have packets of their own
+    FrameRing& again = packet.has_slices ? core.large_of(path).again : path.again;
+    const std::uint64_t begin = again.end();
+    for (std::uint32_t i = 0; i < packet.frames_count; ++i) again.push(path.frames[packet.frames_begin + i]);
+    return begin;
   }
 };
 
@@ -78,11 +102,18 @@ struct AbandonVisitor {
   Instant now;
 
   void lost(std::uint64_t, recovery::SentPacket& packet) {
-    if (packet.mtu_probe) path.mtu.on_probe_lost(packet.bytes, now);
-    core.events.counters.bytes_retransmitted += packet.frames_count != 0 ? packet.bytes : 0;
-    LossVisitor{core, path, now}.send_again(packet);
+    if (packet.mtu_probe) (void)path.mtu.on_probe_lost(packet.bytes, now);
+    if (packet.frames_count != 0 && !packet.repeated) LossVisitor{core, path, now}.send_again(packet);
   }
 };
+
+// A probe without frames is enough at first, if its round trip is short beside the wait: mostly the peer was only late,
+// and then nothing is sent again.
+bool asks_first(const Path& path) {
+  constexpr std::int64_t kShortPart = 4;
+  return path.state == Path::State::open && path.loss.pto_count() == 1 && path.loss.rtt().has_sample() &&
+         kShortPart * path.loss.rtt().smoothed() <= path.loss.pto();
+}
 
 }  // namespace
 
@@ -98,7 +129,8 @@ bool Core::on_ack(Path& path, const wire::AckFrame& frame, Instant now) {
                                .delay = std::chrono::microseconds(frame.delay_us),
                                .ranges = {ranges, frame.count},
                                .has_ecn = frame.has_ecn,
-                               .ecn = {.ect0 = frame.ect0, .ect1 = frame.ect1, .ce = frame.ce}};
+                               .ecn = {.ect0 = frame.ect0, .ect1 = frame.ect1, .ce = frame.ce},
+                               .is_stale = is_catching_up};
   const recovery::LossReport report = path.loss.on_ack(view, now, LossVisitor{*this, path, now});
   if (report.status != recovery::AckStatus::ok) return false;
   const std::uint64_t congestion_marks = path.ecn.on_ack(view, report);
@@ -130,7 +162,11 @@ void Core::after_loss_report(Path& path, const recovery::LossReport& report, Ins
     events.emit(event::CongestionChanged{{}, path.id, path.congestion.window(), true, false});
   }
   if (report.persistent_congestion) path.congestion.on_persistent_congestion(now);
-  if (report.spurious_packets != 0) path.congestion.on_spurious_loss(report.spurious_packets, now);
+  if (report.spurious_packets != 0) {
+    events.counters.packets_late += report.spurious_packets;
+    path.congestion.on_spurious_loss(report.spurious_packets, now);
+  }
+  events.counters.probes_needless += report.needless_probes;
   if (report.acked_packets != 0) {
     path.congestion.on_acked({.bytes = report.acked_bytes,
                               .in_flight_before = report.in_flight_before,
@@ -158,7 +194,7 @@ void Core::on_loss_timer(Path& path, Instant now) {
     events.emit(event::ProbeTimeout{{}, path.id, path.loss.pto_count()});
     path.probes_owed = 1;
     path.ping_owed = true;
-    repeat_oldest(path, now);
+    if (!asks_first(path)) repeat_oldest(path, now);
     // One that is heard has not restarted.
     const Duration silent = now - std::max(path.last_received, path.waiting_since);
     if (path.state == Path::State::open && path.loss.pto_count() >= kRestartSuspicion &&
@@ -173,10 +209,10 @@ void Core::on_loss_timer(Path& path, Instant now) {
 // A probe best repeats what has waited longest; the original may still be acknowledged.
 void Core::repeat_oldest(Path& path, Instant now) {
   if (!path.again.empty() || (path.large != nullptr && !path.large->again.empty())) return;
-  const recovery::SentPacket* const oldest = path.loss.oldest_outstanding();
+  const recovery::SentPacket* const oldest = path.loss.take_for_repetition();
   if (oldest == nullptr) return;
-  events.counters.bytes_retransmitted += oldest->frames_count != 0 ? oldest->bytes : 0;
-  LossVisitor{*this, path, now}.send_again(*oldest);
+  recovery::SentPacket copy = *oldest;  // the packet itself is not lost: its frames stay where they are
+  LossVisitor{*this, path, now}.send_again(copy);
 }
 
 // The peer has room for all that was sent to it. It had none for what it did not acknowledge, and waits for that: the

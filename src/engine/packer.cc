@@ -168,11 +168,24 @@ bool Packer::reply_again(const SentFrame& frame) {
   return true;
 }
 
+// A frame went out again. Whatever comes behind it, it pays for the packet if it is the first one.
+void Packer::count_again(const std::byte* frame_begin) {
+  ++core_.events.counters.frames_retransmitted;
+  if (at_ == frame_begin) return;
+  const std::size_t packet = repeats_ ? 0 : wire::kHeaderBytes + wire::kTagBytes;
+  repeats_ = true;
+  core_.events.counters.bytes_retransmitted += static_cast<std::size_t>(at_ - frame_begin) + packet;
+}
+
 void Packer::write_again() {
   while (!path_.again.empty()) {
     const SentFrame frame = path_.again[path_.again.begin()];
+    const std::byte* const frame_begin = at_;
     bool done = true;
     switch (frame.what()) {
+      case SentKind::nothing:
+        path_.again.pop();
+        continue;
       case SentKind::request:
         done = request_again(frame);
         break;
@@ -243,7 +256,7 @@ void Packer::write_again() {
       return;
     }
     // Frames about large messages come here the first time, too.
-    if (frame.what() < SentKind::slice) ++core_.events.counters.frames_retransmitted;
+    if (frame.what() < SentKind::slice) count_again(frame_begin);
     path_.again.pop();
   }
 }

@@ -56,6 +56,7 @@ class Packer {
   bool request_again(const SentFrame& frame);
   bool reply_again(const SentFrame& frame);
   bool write_large_control(const SentFrame& frame);
+  void count_again(const std::byte* frame_begin);
   bool write_request(OutgoingCall& call);
   void write_requests_of(CallQueues::Queue& queue);
   bool may_open(const OutgoingCall& call);
@@ -79,6 +80,7 @@ class Packer {
   Instant now_;
   bool eliciting_ = false;
   bool full_ = false;
+  bool repeats_ = false;  // frames that went out before
   unsigned levels_ = 0;
   std::uint64_t ack_largest_ = recovery::kNoPacket;
 };

@@ -29,6 +29,10 @@ bool Core::next_slice(Path& path, Slice& slice) {
   LargePath& large = *path.large;
   while (!large.again.empty()) {
     const SentFrame frame = large.again[large.again.begin()];
+    if (frame.what() == SentKind::nothing) {
+      large.again.pop();
+      continue;
+    }
     Writer* const writer = writers.at(frame.slot);
     if (writer != nullptr && writer->path == path.id && writer->region != wire::kNoRegion &&
         writer->serial == static_cast<std::uint32_t>(frame.generation >> kOffsetBits)) {
@@ -96,6 +100,8 @@ void Core::advance_slice(Path& path, const Slice& slice, std::uint32_t length) {
                     .generation = generation});
   if (slice.is_again) {
     ++events.counters.frames_retransmitted;
+    events.counters.bytes_retransmitted +=
+        length + wire::kHeaderBytes + wire::kTextLengthBytes + wire::kSliceBytes + wire::kTagBytes;
     const SentFrame frame = large.again.pop();
     if (length < frame.length) {
       large.again.push({.slot = slot,

@@ -2,6 +2,7 @@
 // wanted() when a packet is built, and call on_ack_sent() if one was put in.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -20,26 +21,34 @@ class AckPolicy {
   // From so many on they are acknowledged soon: more may be on its way, but some windows are no larger.
   static constexpr std::uint32_t kSoonBytes = 48 * 1024;
   static constexpr Duration kSoon = std::chrono::microseconds{32};
+  // Where packets overtake each other, a gap is reported so much later: mostly it is filled by then.
+  static constexpr Duration kGapDelay = std::chrono::microseconds{250};
+  static constexpr std::uint8_t kMostOvertaken = 64;
 
   AckPolicy() : AckPolicy(Options{}) {}
   explicit AckPolicy(Options options) : options_(options) {}
 
   // Every authenticated packet that was not received before. An ack-eliciting one is acknowledged at once if it
   // leaves or fills a gap, or carries a congestion mark that the one before it did not: the sender reacts to both.
+  // (What was lost comes again under another number, so only packets that were overtaken fill gaps. Where they do, the
+  // sender waits before it takes a gap for a loss.)
   void on_received(std::uint64_t number, std::size_t bytes, bool ack_eliciting, bool congestion_experienced,
                    Instant now) {
-    const bool in_order = number == next_;
+    Duration wait = options_.max_ack_delay;
+    if (number != next_) [[unlikely]]
+      wait = gap(number);
     if (number >= next_) next_ = number + 1;
     const bool newly_marked = congestion_experienced && !marked_;
     marked_ = congestion_experienced;
     if (!ack_eliciting) return;
-    if (eliciting_++ == 0) deadline_ = now + options_.max_ack_delay;
+    ++eliciting_;
     eliciting_bytes_ += static_cast<std::uint32_t>(bytes);
-    if (!in_order || newly_marked || eliciting_ >= kPacketsPerAck || eliciting_bytes_ >= kBytesPerAck) {
-      deadline_ = earliest(deadline_, now);
+    if (newly_marked || eliciting_ >= kPacketsPerAck || eliciting_bytes_ >= kBytesPerAck) {
+      wait = {};
     } else if (eliciting_bytes_ >= kSoonBytes) {
-      deadline_ = earliest(deadline_, now + kSoon);
+      wait = std::min(wait, kSoon);
     }
+    deadline_ = earliest(deadline_, now + wait);
   }
 
   void on_ack_sent() {
@@ -57,11 +66,23 @@ class AckPolicy {
   Duration max_ack_delay() const { return options_.max_ack_delay; }
 
  private:
+  // A packet that leaves or fills a gap. How soon that is reported.
+  Duration gap(std::uint64_t number) {
+    const bool is_usual = overtaken_ != 0;
+    if (number < next_) {
+      overtaken_ = std::min<std::uint8_t>(kMostOvertaken, overtaken_ + kMostOvertaken / 4);
+    } else if (is_usual) {
+      --overtaken_;
+    }
+    return is_usual ? kGapDelay : Duration{0};
+  }
+
   Options options_;
   std::uint64_t next_ = 0;
   Instant deadline_ = Instant::never();
   std::uint32_t eliciting_ = 0;
   std::uint32_t eliciting_bytes_ = 0;  // at most some packets beyond kBytesPerAck
+  std::uint8_t overtaken_ = 0;         // so many gaps are taken for packets that were overtaken
   bool marked_ = false;
 };
 

@@ -51,6 +51,37 @@ TEST(AckPolicy, ReportsAGapAndItsFillingAtOnce) {
   EXPECT_FALSE(policy.due(kNow));
 }
 
+// Packets that overtake each other fill the gaps that they leave.
+TEST(AckPolicy, ReportsGapsALittleLaterWherePacketsOvertakeEachOther) {
+  AckPolicy policy;
+  policy.on_received(1, 100, true, false, kNow);
+  EXPECT_TRUE(policy.due(kNow)) << "the first gap is a loss for all that is known";
+  policy.on_ack_sent();
+  policy.on_received(0, 100, true, false, kNow);
+  policy.on_ack_sent();
+  policy.on_received(3, 100, true, false, kNow);
+  EXPECT_EQ(policy.deadline(), kNow + 250us);
+  policy.on_received(2, 100, true, false, kNow + 100us);
+  EXPECT_EQ(policy.deadline(), kNow + 250us) << "not put off";
+  for (std::uint64_t number = 4; number < 18; ++number) policy.on_received(number, 100, true, false, kNow + 100us);
+  EXPECT_TRUE(policy.due(kNow + 100us)) << "sixteen packets";
+}
+
+TEST(AckPolicy, ReportsGapsAtOnceAgainWhenTheyAreFilledNoMore) {
+  AckPolicy policy;
+  policy.on_received(1, 100, true, false, kNow);
+  policy.on_received(0, 100, true, false, kNow);
+  policy.on_ack_sent();
+  int late = 0;
+  for (std::uint64_t number = 3; number < 1'000; number += 2) {
+    policy.on_received(number, 100, true, false, kNow);
+    if (policy.due(kNow)) break;
+    ++late;
+    policy.on_ack_sent();
+  }
+  EXPECT_EQ(late, AckPolicy::kMostOvertaken / 4);
+}
+
 TEST(AckPolicy, ReportsTheFirstOfARunOfCongestionMarksAtOnce) {
   AckPolicy policy;
   policy.on_received(0, 100, true, true, kNow);

@@ -58,13 +58,18 @@ AckStatus LossDetector::judge(const AckView& ack) const {
 Instant LossDetector::pto_deadline() const {
   if (eliciting_in_flight_ == 0) return Instant::never();
   const Duration single = pto();
-  const Duration wait = std::min(single * (std::int64_t{1} << std::min(pto_count_, kMaxBackoffDoublings)),
-                                 std::max(options_.longest_pto, single));
+  const std::uint32_t doublings = std::min(pto_count_, kMaxBackoffDoublings);
+  Duration wait = single * (std::int64_t{1} << doublings);
+  if (doublings != 0 && rtt_.has_sample() && last_eliciting_sent_at_ >= lossy_until_) {
+    wait = std::max(wait, kStandstill * (std::int64_t{1} << (doublings - 1)));
+  }
+  wait = std::min(wait, std::max(options_.longest_pto, single));
   return last_eliciting_sent_at_ + wait + wait * jitter_ / kJitterUnits;
 }
 
 void LossDetector::on_probe_timeout(Instant now) {
   ++pto_count_;
+  sent_[first_outstanding()].probed = true;
   // The next timeout counts from here even if the caller has nothing to send, so that waiting on it cannot spin.
   last_eliciting_sent_at_ = now;
   jitter_ = static_cast<std::uint32_t>(random_.below(kMaxJitter));
@@ -72,7 +77,21 @@ void LossDetector::on_probe_timeout(Instant now) {
 
 Duration LossDetector::loss_delay() const {
   const Duration rtt = std::max(rtt_.smoothed(), rtt_.latest());
-  return std::max(rtt + rtt / 8, rtt_.granularity());
+  const Duration plain = std::max(rtt + rtt / 8, rtt_.granularity());
+  if (!reordering_.is_known()) [[likely]]
+    return plain;
+  return std::max(plain, std::min(reordering_.delay(), kLongestLossDelay * pto()));
+}
+
+// Packets were acknowledged.
+void LossDetector::learn(const AckNews& news, LossReport& report, bool is_stale, Instant now) {
+  if (news.probed) [[unlikely]]
+    report.needless_probes = pto_count_;
+  if (news.frames || eliciting_in_flight_ == 0) pto_count_ = 0;
+  if (!news.overtaken_sent_at.is_never() && !is_stale) [[unlikely]]
+    reordering_.on_overtaken(now - news.overtaken_sent_at);
+  if (reordering_.is_known()) [[unlikely]]
+    reordering_.on_ack(rtt_.smoothed(), now);
 }
 
 void LossDetector::leave_flight(const SentPacket& packet) {
@@ -102,12 +121,26 @@ bool LossDetector::is_persistent(Instant first_sent_at, Instant last_sent_at) co
          last_sent_at - first_sent_at > kPersistentCongestionThreshold * pto();
 }
 
+// Ack-eliciting; of at least one.
+std::uint64_t LossDetector::first_outstanding() const {
+  std::uint64_t at = head_;
+  while (sent_[at].state != PacketState::outstanding || !sent_[at].ack_eliciting || !sent_[at].in_flight) ++at;
+  return at;
+}
+
 const SentPacket* LossDetector::oldest_outstanding(std::uint64_t* number) const {
   if (eliciting_in_flight_ == 0) return nullptr;
-  for (std::uint64_t at = head_; at < sent_.end(); ++at) {
-    const SentPacket& packet = sent_[at];
-    if (packet.state != PacketState::outstanding || !packet.ack_eliciting || !packet.in_flight) continue;
-    if (number != nullptr) *number = at;
+  const std::uint64_t first = first_outstanding();
+  if (number != nullptr) *number = first;
+  return &sent_[first];
+}
+
+const SentPacket* LossDetector::take_for_repetition() {
+  if (eliciting_in_flight_ == 0) return nullptr;
+  for (std::uint64_t at = first_outstanding(); at < sent_.end(); ++at) {
+    SentPacket& packet = sent_[at];
+    if (packet.state != PacketState::outstanding || packet.frames_count == 0 || packet.repeated) continue;
+    packet.repeated = true;
     return &packet;
   }
   return nullptr;

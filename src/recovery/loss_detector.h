@@ -2,9 +2,12 @@
 // and; persistent congestion: N-4).
 //
 // A packet is lost when one sent three or more later was acknowledged, or when one sent later was and 9/8 of
-// a round trip passed. If nothing is heard at all, a probe timeout asks the caller to send something; it declares
-// nothing lost. Timeouts double up to a cap, carry jitter, and start over when something new is acknowledged. (Not when
-// just anything is received: a receiver that has no room for a packet may say so, and every word would bring it again.)
+// a round trip passed. Where packets overtake each other only time counts, and more of it (reordering.h).
+// If nothing is heard at all, a probe timeout asks the caller to send something; it declares nothing lost. Timeouts
+// double up to a cap, carry jitter, and start over when frames are acknowledged. (Not when just anything is received: a
+// receiver that has no room for a packet may say so, and every word would bring it again. Nor when a probe without
+// frames is acknowledged: the same receiver acknowledges that.) On a path that has lost nothing lately the second
+// timeout is much longer than the first: there a silent peer most likely does not run for a moment.
 //
 // Two marks move over the ring of sent packets: everything below head_ is acknowledged or lost; what is between first()
 // and head_ is kept only to recognise late acknowledgements. Acknowledged packets remember how many below them are
@@ -20,6 +23,7 @@
 #include "base/time.h"
 #include "recovery/ack_ranges.h"
 #include "recovery/bottleneck.h"
+#include "recovery/reordering.h"
 #include "recovery/rtt.h"
 #include "recovery/sent_packets.h"
 
@@ -40,6 +44,8 @@ struct AckView {
   std::span<const PacketRange> ranges;  // descending and disjoint; the first ends with `largest`
   bool has_ecn = false;
   EcnCounts ecn{};
+  // Waited in a socket while this side did not run: how long it took says nothing about the path.
+  bool is_stale = false;
 };
 
 enum class AckStatus : std::uint8_t {
@@ -72,6 +78,7 @@ struct LossReport {
   std::uint64_t lost_bytes = 0;    // likewise
   Instant largest_lost_sent_at{};
   std::uint32_t spurious_packets = 0;
+  std::uint32_t needless_probes = 0;  // what they asked for has been acknowledged, and was not lost
   bool persistent_congestion = false;
 };
 
@@ -79,9 +86,10 @@ struct LossReport {
 //
 // A Visitor has
 //   void acked(std::uint64_t number, SentPacket&);   newly acknowledged, never told lost before; largest first
-//   void lost(std::uint64_t number, SentPacket&);    only packets in flight; send the frames again
-//   void spurious(std::uint64_t number);             told lost before, acknowledged now
-// and must not call back into the detector.
+//   void lost(std::uint64_t number, SentPacket&);    only packets in flight; send the frames again, unless `repeated`
+//   void spurious(std::uint64_t number, SentPacket&);  told lost before, acknowledged now
+// and must not call back into the detector. The detector does not look at the frames of a packet that is lost: the
+// visitor may leave a note there for spurious().
 class LossDetector {
  public:
   struct Options {
@@ -96,6 +104,10 @@ class LossDetector {
   static constexpr std::uint64_t kMaxRetained = 256;
   static constexpr std::uint32_t kMaxBackoffDoublings = 16;
   static constexpr std::uint64_t kPersistentCongestionThreshold = 3;  // probe timeouts
+  // The second timeout in a row on a path that has lost nothing for kLossMemory: as long as processes may stand still.
+  static constexpr Duration kStandstill = std::chrono::milliseconds(50);
+  static constexpr Duration kLossMemory = std::chrono::seconds(10);
+  static constexpr std::int64_t kLongestLossDelay = 2;  // probe timeouts, however far packets overtake each other
 
   LossDetector(Options options, Random& random);
   explicit LossDetector(Random& random) : LossDetector(Options{}, random) {}
@@ -121,13 +133,20 @@ class LossDetector {
   void abandon(Visitor&& visitor);
 
   // The packets go another way through the network from now on: nothing is known of its round-trip time.
-  void forget_path() { rtt_ = RttEstimator(options_.rtt); }
+  void forget_path() {
+    rtt_ = RttEstimator(options_.rtt);
+    reordering_ = {};
+    lossy_until_ = {};
+  }
 
   // The next loss by time, or else the probe timeout; never() if nothing ack-eliciting is in flight.
   Instant deadline() const { return loss_time_.is_never() ? pto_deadline() : loss_time_; }
 
   // The oldest outstanding ack-eliciting packet: what a probe best repeats. nullptr if there is none.
   const SentPacket* oldest_outstanding(std::uint64_t* number = nullptr) const;
+  // The oldest one whose frames no later packet has. From now on one has, or will: they are not sent again if it is
+  // lost. nullptr if there is none.
+  const SentPacket* take_for_repetition();
 
   std::uint64_t bytes_in_flight() const { return bytes_in_flight_; }
   // Without searches for the MTU, which mostly are too large for the path.
@@ -138,6 +157,7 @@ class LossDetector {
   std::uint64_t largest_acked() const { return largest_acked_; }
   std::uint64_t next_number() const { return sent_.end(); }
   const RttEstimator& rtt() const { return rtt_; }
+  const Reordering& reordering() const { return reordering_; }
   const SentPackets& sent() const { return sent_; }
   Duration pto() const { return rtt_.pto(options_.max_ack_delay); }
   void set_max_ack_delay(Duration delay) { options_.max_ack_delay = delay; }
@@ -147,6 +167,7 @@ class LossDetector {
   AckStatus judge(const AckView& ack) const;
   Instant pto_deadline() const;
   Duration loss_delay() const;
+  std::uint64_t first_outstanding() const;
   void leave_flight(const SentPacket& packet);
   void advance_head();
   void retire(Instant now);
@@ -157,10 +178,19 @@ class LossDetector {
   static std::uint16_t acked_below(std::uint64_t count) {
     return static_cast<std::uint16_t>(std::min<std::uint64_t>(count, 0xffff));
   }
+  // What the ranges of one acknowledgement showed.
+  struct AckNews {
+    bool eliciting = false;
+    bool frames = false;
+    bool probed = false;                           // was outstanding when a probe timeout expired, and not lost
+    std::uint64_t overtaken_below;                 // numbers that are acknowledged after a larger one was
+    Instant overtaken_sent_at = Instant::never();  // the first of those
+  };
   template <class Visitor>
-  void ack_range(PacketRange range, LossReport& report, bool& eliciting, Visitor& visitor);
+  void ack_range(PacketRange range, LossReport& report, AckNews& news, Visitor& visitor);
+  void learn(const AckNews& news, LossReport& report, bool is_stale, Instant now);
   template <class Visitor>
-  void detect_lost(Instant now, LossReport& report, Visitor& visitor);
+  void detect_lost(Instant now, LossReport& report, Visitor& visitor, bool by_time = true);
 
   Options options_;
   Random& random_;
@@ -173,6 +203,8 @@ class LossDetector {
   std::uint64_t eliciting_in_flight_ = 0;
   Instant last_eliciting_sent_at_{};
   Instant loss_time_ = Instant::never();
+  Reordering reordering_;
+  Instant lossy_until_{};
   std::uint32_t pto_count_ = 0;
   std::uint32_t jitter_;  // of the probe timeout, in 1/kJitterUnits of it
   static constexpr std::uint32_t kJitterUnits = 1'024;

@@ -17,14 +17,14 @@ struct Record {
   std::vector<std::uint64_t> acked_numbers, lost_numbers, spurious_numbers;
   void acked(std::uint64_t number, SentPacket&) { acked_numbers.push_back(number); }
   void lost(std::uint64_t number, SentPacket&) { lost_numbers.push_back(number); }
-  void spurious(std::uint64_t number) { spurious_numbers.push_back(number); }
+  void spurious(std::uint64_t number, SentPacket&) { spurious_numbers.push_back(number); }
 };
 
 using Numbers = std::vector<std::uint64_t>;
 
 class LossDetectorTest : public testing::Test {
  protected:
-  void send(int count = 1, SentPacket packet = {.bytes = 1'000}) {
+  void send(int count = 1, SentPacket packet = {.bytes = 1'000, .frames_count = 1}) {
     for (int i = 0; i < count; ++i) detector.on_sent(detector.next_number(), packet, now);
   }
   LossReport ack(std::initializer_list<PacketRange> ranges) {
@@ -135,6 +135,144 @@ TEST_F(LossDetectorTest, ProbesWithDoublingWaitsAndDeclaresNothingLost) {
   EXPECT_EQ(detector.pto_count(), 0u) << "something new was acknowledged";
   send();
   EXPECT_LE(detector.deadline() - now, detector.pto() * 9 / 8);
+}
+
+// A path that loses nothing and falls silent: most likely the peer's process does not run.
+TEST_F(LossDetectorTest, ProbesOnceInAStandstillOfAPathThatLosesNothing) {
+  send();
+  now = now + 50us;
+  ack({{0, 0}});
+  send();
+  const Instant sent_at = now;
+  now = detector.deadline();
+  EXPECT_LE(now - sent_at, detector.pto() * 9 / 8);
+  ASSERT_EQ(timeout().action, TimeoutAction::probe);
+  EXPECT_GE(detector.deadline() - sent_at, 50ms);
+  now = detector.deadline();
+  ASSERT_EQ(timeout().action, TimeoutAction::probe);
+  EXPECT_GE(detector.deadline() - now, 100ms);
+  // The peer runs again.
+  const LossReport report = ack({{0, 1}});
+  EXPECT_EQ(report.needless_probes, 2U);
+  EXPECT_EQ(detector.pto_count(), 0U);
+}
+
+TEST_F(LossDetectorTest, ProbesAtDoublingIntervalsOnAPathThatHasLostSomething) {
+  send(5);
+  now = now + 50us;
+  ASSERT_EQ(ack({{1, 4}}).lost_packets, 1U);
+  const auto second_wait = [&] {
+    send();
+    now = detector.deadline();
+    timeout();
+    return detector.deadline() - now;
+  };
+  EXPECT_LE(second_wait(), 2 * detector.pto() * 9 / 8);
+  ack({{1, 5}});
+  now = now + LossDetector::kLossMemory;
+  EXPECT_GE(second_wait(), 50ms);
+}
+
+// A receiver without room acknowledges the probe, and not what it refuses.
+TEST_F(LossDetectorTest, DoesNotStartOverWhenOnlyAProbeWithoutFramesIsAcknowledged) {
+  send();
+  now = now + 50us;
+  ack({{0, 0}});
+  send();
+  now = detector.deadline();
+  timeout();
+  send(1, {.bytes = 30});
+  now = now + 50us;
+  const LossReport report = ack({{2, 2}, {0, 0}});
+  EXPECT_EQ(record.lost_numbers, Numbers{1});
+  EXPECT_EQ(report.needless_probes, 0U);
+  EXPECT_EQ(detector.pto_count(), 1U);
+  send();
+  const Instant sent_at = now;
+  EXPECT_GE(detector.deadline() - sent_at, 2 * detector.pto());
+  now = now + 50us;
+  ack({{2, 3}, {0, 0}});
+  EXPECT_EQ(detector.pto_count(), 0U);
+}
+
+TEST_F(LossDetectorTest, GivesEachPacketsFramesToOneRepetition) {
+  send(1, {.bytes = 30});
+  send(2);
+  const SentPacket* const first = detector.take_for_repetition();
+  ASSERT_EQ(first, &detector.sent()[1]) << "the oldest one that has frames";
+  EXPECT_EQ(detector.take_for_repetition(), &detector.sent()[2]);
+  EXPECT_EQ(detector.take_for_repetition(), nullptr);
+}
+
+// ---- packets that overtake each other ----
+
+TEST_F(LossDetectorTest, GoesByTimeAloneOncePacketsHaveBeenOvertaken) {
+  send(20);
+  now = now + 100us;
+  ASSERT_EQ(ack({{10, 10}}).lost_packets, 8U) << "0 to 7";
+  const LossReport report = ack({{0, 10}});
+  EXPECT_EQ(report.spurious_packets, 8U);
+  EXPECT_EQ(ack({{19, 19}, {0, 10}}).lost_packets, 0U) << "8 packets behind show nothing any more";
+  now = detector.deadline();
+  timeout();
+  EXPECT_EQ(record.lost_numbers, (Numbers{11, 12, 13, 14, 15, 16, 17, 18}));
+}
+
+TEST_F(LossDetectorTest, LearnsFromPacketsThatWereOvertakenAndNotDeclaredLost) {
+  send();
+  now = now + 1ms;
+  ack({{0, 0}});
+  send(2);
+  const Instant sent_at = now;
+  now = sent_at + 1ms;
+  ASSERT_EQ(ack({{2, 2}, {0, 0}}).lost_packets, 0U);
+  now = sent_at + 1'100us;
+  ASSERT_EQ(ack({{0, 2}}).spurious_packets, 0U);
+  EXPECT_GT(detector.reordering().delay(), 1'100us * 6 / 5);
+  // The next one may take as long, and a little longer.
+  send(2);
+  const Instant again_at = now;
+  now = again_at + 1ms;
+  ack({{4, 4}, {0, 2}});
+  EXPECT_GT(detector.deadline() - again_at, 1'100us * 6 / 5);
+}
+
+TEST_F(LossDetectorTest, WaitsNoLongerThanTwoProbeTimeoutsForWhatIsOvertaken) {
+  send();
+  now = now + 100us;
+  ack({{0, 0}});
+  send(2);
+  now = now + 100us;
+  ack({{2, 2}, {0, 0}});
+  now = now + 1s;
+  ack({{0, 2}});
+  send(2);
+  const Instant sent_at = now;
+  now = now + 100us;
+  ack({{4, 4}, {0, 2}});
+  EXPECT_LE(detector.deadline() - sent_at, 2 * detector.pto());
+}
+
+TEST_F(LossDetectorTest, LearnsNothingAndDeclaresNothingLostByTimeFromWhatWaitedInTheSocket) {
+  send();
+  now = now + 100us;
+  ack({{0, 0}});
+  send(3);
+  const Duration pto = detector.pto();
+  now = now + 50ms;  // this side did not run
+  const PacketRange first[] = {{3, 3}, {0, 0}};
+  record = {};
+  LossReport report = detector.on_ack({.largest = 3, .ranges = first, .is_stale = true}, now, record);
+  EXPECT_EQ(report.lost_packets, 0U);
+  EXPECT_FALSE(report.rtt_sampled);
+  EXPECT_EQ(detector.pto(), pto);
+  EXPECT_LE(detector.deadline(), now) << "the timer looks when all that waited has been read";
+  const PacketRange all{0, 3};
+  report = detector.on_ack({.largest = 3, .ranges = {&all, 1}, .is_stale = true}, now, record);
+  EXPECT_EQ(report.acked_packets, 2U);
+  EXPECT_TRUE(record.lost_numbers.empty());
+  EXPECT_TRUE(detector.deadline().is_never());
+  EXPECT_FALSE(detector.reordering().is_known());
 }
 
 TEST_F(LossDetectorTest, CapsTheBackoff) {
@@ -278,7 +416,7 @@ TEST(LossDetector, AgreesWithAModelOverALossyPath) {
       state[number] = State::lost;
       in_flight.erase(number);
     }
-    void spurious(std::uint64_t number) {
+    void spurious(std::uint64_t number, SentPacket&) {
       ASSERT_EQ(state[number], State::lost);
       state[number] = State::spurious;
     }

@@ -18,21 +18,23 @@ LossReport LossDetector::on_ack(const AckView& ack, Instant now, Visitor&& visit
 
   const bool largest_is_new = sent_.contains(ack.largest) && sent_[ack.largest].state != PacketState::acked;
   const Instant largest_sent_at = largest_is_new ? sent_[ack.largest].sent_at : Instant{};
-  bool eliciting = false;
+  AckNews news{.overtaken_below = largest_acked_ == kNoPacket ? 0 : largest_acked_};
   for (const PacketRange& range : ack.ranges) {
     if (range.last < sent_.first()) break;
-    ack_range(range, report, eliciting, visitor);
+    ack_range(range, report, news, visitor);
   }
-  if (largest_is_new && eliciting) {
+  const bool is_stale = ack.is_stale && rtt_.has_sample();
+  if (largest_is_new && news.eliciting && !is_stale) {
     const Duration delay = std::clamp(ack.delay, Duration{0}, options_.max_ack_delay);
     rtt_.on_sample(now - largest_sent_at, delay, now);
     report.rtt_sampled = true;
     report.prompt_rtt = std::max(rtt_.latest() - delay, Duration{1});
   }
   if (report.largest_advanced) largest_acked_ = ack.largest;
-  if (report.acked_packets != 0) pto_count_ = 0;
+  if (report.acked_packets != 0) learn(news, report, is_stale, now);
 
-  detect_lost(now, report, visitor);
+  // What came late, because this side did not run, may be followed by more: the timer looks again after that.
+  detect_lost(now, report, visitor, !is_stale);
   advance_head();
   retire(now);
   return report;
@@ -70,7 +72,7 @@ void LossDetector::abandon(Visitor&& visitor) {
 }
 
 template <class Visitor>
-void LossDetector::ack_range(PacketRange range, LossReport& report, bool& eliciting, Visitor& visitor) {
+void LossDetector::ack_range(PacketRange range, LossReport& report, AckNews& news, Visitor& visitor) {
   const std::uint64_t low = std::max(range.first, sent_.first());
   std::uint64_t number = range.last;
   while (true) {
@@ -87,10 +89,14 @@ void LossDetector::ack_range(PacketRange range, LossReport& report, bool& elicit
       report.largest_acked_sent_at = std::max(report.largest_acked_sent_at, packet.sent_at);
       report.acked_ect0 += packet.ecn == EcnMark::ect0;
       report.acked_ect1 += packet.ecn == EcnMark::ect1;
-      eliciting = eliciting || packet.ack_eliciting;
+      news.eliciting = news.eliciting || packet.ack_eliciting;
+      news.frames = news.frames || packet.frames_count != 0;
       ++report.acked_packets;
+      if (number < news.overtaken_below && packet.in_flight) [[unlikely]]
+        news.overtaken_sent_at = earliest(news.overtaken_sent_at, packet.sent_at);
       if (was_outstanding) {
         leave_flight(packet);
+        news.probed = news.probed || packet.probed;
         if (packet.in_flight) {
           report.acked_bytes += packet.bytes;
           if (Bottleneck::is_later(packet.stamp, report.newest_stamp)) report.newest_stamp = packet.stamp;
@@ -98,7 +104,7 @@ void LossDetector::ack_range(PacketRange range, LossReport& report, bool& elicit
       }
       if (was_told_lost) {
         ++report.spurious_packets;
-        visitor.spurious(number);
+        visitor.spurious(number, packet);
       } else {
         visitor.acked(number, packet);
       }
@@ -111,17 +117,18 @@ void LossDetector::ack_range(PacketRange range, LossReport& report, bool& elicit
 }
 
 template <class Visitor>
-void LossDetector::detect_lost(Instant now, LossReport& report, Visitor& visitor) {
+void LossDetector::detect_lost(Instant now, LossReport& report, Visitor& visitor, bool by_time) {
   loss_time_ = Instant::never();
   if (largest_acked_ == kNoPacket) return;
   const Duration delay = loss_delay();
+  const std::uint64_t packet_threshold = reordering_.is_known() ? kNoPacket : options_.packet_threshold;
   const std::uint64_t end = std::min(sent_.end(), largest_acked_);
   Instant run_start = Instant::never();  // of consecutive losses, for persistent congestion
   for (std::uint64_t number = head_; number < end; ++number) {
     SentPacket& packet = sent_[number];
     if (packet.state == PacketState::acked) run_start = Instant::never();
     if (packet.state != PacketState::outstanding) continue;
-    if (largest_acked_ - number < options_.packet_threshold && packet.sent_at + delay > now) {
+    if (largest_acked_ - number < packet_threshold && (!by_time || packet.sent_at + delay > now)) {
       if (packet.in_flight) loss_time_ = earliest(loss_time_, packet.sent_at + delay);
       continue;
     }
@@ -140,6 +147,7 @@ void LossDetector::detect_lost(Instant now, LossReport& report, Visitor& visitor
     }
     visitor.lost(number, packet);
   }
+  if (report.lost_packets != 0) lossy_until_ = now + kLossMemory;
 }
 
 }  // namespace weir::recovery

@@ -49,15 +49,23 @@ void MtuSearch::choose_target(Instant now) {
 
 std::optional<std::uint32_t> MtuSearch::next_probe(Instant now) {
   if (in_flight_ || now < probe_at_) return std::nullopt;
+  if (verifying_) return current_;
   if (target_ == 0) start(now);
   if (target_ == 0) return std::nullopt;
   return target_;
 }
 
-void MtuSearch::on_probe_sent(std::uint32_t size, Instant) { in_flight_ = in_flight_ || size == target_; }
+void MtuSearch::on_probe_sent(std::uint32_t size, Instant) {
+  in_flight_ = in_flight_ || size == (verifying_ ? current_ : target_);
+}
 
 bool MtuSearch::on_probe_acked(std::uint32_t size, Instant now) {
   const bool grew = size > current_ && size <= options_.maximum;
+  if (verifying_) {
+    if (size < current_) return false;
+    forget_losses();
+    start(now);
+  }
   if (grew) {
     bisecting_ = bisecting_ || size == current_ + kGranularity;
     current_ = size;
@@ -73,15 +81,27 @@ bool MtuSearch::on_probe_acked(std::uint32_t size, Instant now) {
   return grew;
 }
 
-void MtuSearch::on_probe_lost(std::uint32_t size, Instant now) {
-  if (!in_flight_ || size != target_) return;
+bool MtuSearch::on_probe_lost(std::uint32_t size, Instant now) {
+  if (!in_flight_ || size != (verifying_ ? current_ : target_)) return false;
   in_flight_ = false;
   probe_at_ = now;
-  if (++attempts_ >= kProbesPerSize) fail_target(now);
+  if (!verifying_) {
+    if (++attempts_ >= kProbesPerSize) fail_target(now);
+    return false;
+  }
+  if (++verifications_lost_ < kVerifications) {
+    probe_at_ = now + kFirstVerification * (1 << (verifications_lost_ - 1));
+    return false;
+  }
+  forget_losses();
+  current_ = options_.base;
+  start(now);
+  probe_at_ = now + kBlackHoleHold;
+  return true;
 }
 
 void MtuSearch::on_probe_refused(std::uint32_t size, Instant now) {
-  if (size != target_ || target_ == 0) return;
+  if (verifying_ || size != target_ || target_ == 0) return;
   in_flight_ = false;
   fail_target(now);
 }
@@ -91,32 +111,34 @@ void MtuSearch::fail_target(Instant now) {
   choose_target(now);
 }
 
-void MtuSearch::on_packet_acked(std::uint64_t number, std::uint32_t size) {
+void MtuSearch::on_packet_acked(std::uint64_t number, std::uint32_t size, Instant now) {
   if (size <= options_.base) {
     newest_small_acked_ = std::max(newest_small_acked_, number + 1);
     return;
   }
   if (number < newest_large_acked_) return;
   newest_large_acked_ = number + 1;
-  large_losses_ = loss_rounds_ = 0;
+  if (verifying_) [[unlikely]]
+    start(now);
+  forget_losses();
 }
 
-bool MtuSearch::on_packet_lost(std::uint64_t number, std::uint32_t size, Instant now) {
-  if (number < newest_large_acked_ || current_ == options_.base) return false;
+void MtuSearch::on_packet_lost(std::uint64_t number, std::uint32_t size, Instant now) {
+  if (verifying_ || number < newest_large_acked_ || current_ == options_.base) return;
   if (size <= options_.base) {  // a full queue or socket drops packets of every size
-    large_losses_ = loss_rounds_ = 0;
-    return false;
+    forget_losses();
+    return;
   }
   if (loss_rounds_ == 0 || (number >= round_end_ && newest_small_acked_ > round_end_)) {
     ++loss_rounds_;
     round_end_ = newest_small_acked_;
   }
-  if (++large_losses_ < kBlackHoleLosses || loss_rounds_ < kBlackHoleRounds) return false;
-  large_losses_ = loss_rounds_ = 0;
-  current_ = options_.base;
-  start(now);
-  probe_at_ = now + kBlackHoleHold;
-  return true;
+  if (++large_losses_ < kBlackHoleLosses || loss_rounds_ < kBlackHoleRounds) return;
+  // The search upwards has to wait.
+  verifying_ = true;
+  verifications_lost_ = 0;
+  in_flight_ = false;
+  probe_at_ = now;
 }
 
 }  // namespace weir::recovery

@@ -33,6 +33,16 @@ Outcome run(MtuSearch& search, std::uint32_t limit, Instant now, double loss = 0
   return {search.current(), probes};
 }
 
+// Large packets are lost in rounds, and small ones arrive.
+void suspect(MtuSearch& search, std::uint64_t& number) {
+  search.on_packet_acked(number++, 8'972, Instant{});
+  for (std::uint32_t i = 0; i < MtuSearch::kBlackHoleLosses; ++i) {
+    EXPECT_FALSE(search.verifying());
+    search.on_packet_lost(number++, 8'972, Instant{});
+    search.on_packet_acked(number++, 100, Instant{});
+  }
+}
+
 TEST(MtuSearch, StartsAtTheBase) { EXPECT_EQ(MtuSearch{}.current(), 1'200U); }
 
 TEST(MtuSearch, FindsTheCommonSizesInFewProbes) {
@@ -100,28 +110,75 @@ TEST(MtuSearch, FallsBackToTheBaseWhenOnlySmallPacketsPass) {
   MtuSearch search;
   run(search, 8'972, Instant{});
   std::uint64_t number = 100;
-  search.on_packet_acked(number++, 8'972);
-  for (std::uint32_t i = 1; i < MtuSearch::kBlackHoleLosses; ++i) {
-    EXPECT_FALSE(search.on_packet_lost(number++, 8'972, Instant{}));
-    search.on_packet_acked(number++, 100);
+  Instant now{};
+  suspect(search, number);
+  ASSERT_TRUE(search.verifying());
+  // The present size is probed before it falls, with longer and longer pauses.
+  for (std::uint32_t i = 1; i <= MtuSearch::kVerifications; ++i) {
+    EXPECT_EQ(search.current(), 8'972U);
+    const auto size = search.next_probe(now);
+    ASSERT_EQ(size, 8'972U);
+    search.on_probe_sent(*size, now);
+    EXPECT_FALSE(search.next_probe(now + 1h).has_value()) << "one probe at a time";
+    search.on_packet_acked(number++, 100, now);
+    EXPECT_EQ(search.on_probe_lost(*size, now), i == MtuSearch::kVerifications);
+    if (i == MtuSearch::kVerifications) break;
+    const Instant next = search.deadline();
+    EXPECT_EQ(next - now, MtuSearch::kFirstVerification * (1 << (i - 1)));
+    now = next;
   }
-  EXPECT_TRUE(search.on_packet_lost(number++, 8'972, Instant{}));
   EXPECT_EQ(search.current(), 1'200U);
-  EXPECT_FALSE(search.next_probe(Instant{} + 999ms).has_value());
-  EXPECT_EQ(run(search, 1'472, Instant{} + 1s).mtu, 1'472U);
+  EXPECT_FALSE(search.next_probe(now + 999ms).has_value());
+  EXPECT_EQ(run(search, 1'472, now + 1s).mtu, 1'472U);
+}
+
+// What congestion does to a path with a window of two packets: all large packets of some rounds are lost, and small
+// ones arrive in between. Then one passes.
+TEST(MtuSearch, KeepsTheSizeWhenAProbeOfItPasses) {
+  MtuSearch search;
+  run(search, 8'972, Instant{});
+  std::uint64_t number = 100;
+  suspect(search, number);
+  for (std::uint32_t i = 1; i < MtuSearch::kVerifications; ++i) {
+    const auto size = search.next_probe(Instant{} + 1s);
+    ASSERT_EQ(size, 8'972U);
+    search.on_probe_sent(*size, Instant{} + 1s);
+    EXPECT_FALSE(search.on_probe_lost(*size, Instant{}));
+  }
+  const auto size = search.next_probe(Instant{} + 1s);
+  ASSERT_EQ(size, 8'972U);
+  search.on_probe_sent(*size, Instant{} + 1s);
+  EXPECT_FALSE(search.on_probe_acked(*size, Instant{} + 1s)) << "it has not grown";
+  EXPECT_FALSE(search.verifying());
+  EXPECT_EQ(search.current(), 8'972U);
+  EXPECT_GT(run(search, 20'000, Instant{} + 2s).mtu, 8'972U) << "the search upwards goes on";
+}
+
+TEST(MtuSearch, KeepsTheSizeWhenAnyLargePacketPasses) {
+  MtuSearch search;
+  run(search, 8'972, Instant{});
+  std::uint64_t number = 100;
+  suspect(search, number);
+  const auto size = search.next_probe(Instant{});
+  search.on_probe_sent(*size, Instant{});
+  search.on_packet_acked(number++, 8'972, Instant{});
+  EXPECT_FALSE(search.verifying());
+  EXPECT_FALSE(search.on_probe_lost(*size, Instant{}));
+  EXPECT_EQ(search.current(), 8'972U);
 }
 
 TEST(MtuSearch, DoesNotTakeCongestionForABlackHole) {
   MtuSearch search;
   run(search, 8'972, Instant{});
-  search.on_packet_acked(1'000, 8'972);
+  search.on_packet_acked(1'000, 8'972, Instant{});
   for (std::uint64_t number = 0; number < 1'000; ++number) {
-    EXPECT_FALSE(search.on_packet_lost(number, 8'972, Instant{}));
+    search.on_packet_lost(number, 8'972, Instant{});
   }
   for (std::uint64_t number = 1'001; number < 2'000; number += 2) {
-    EXPECT_FALSE(search.on_packet_lost(number, 8'972, Instant{}));
-    search.on_packet_acked(number + 1, 8'972);
+    search.on_packet_lost(number, 8'972, Instant{});
+    search.on_packet_acked(number + 1, 8'972, Instant{});
   }
+  EXPECT_FALSE(search.verifying());
   EXPECT_EQ(search.current(), 8'972U);
 }
 
@@ -132,18 +189,19 @@ TEST(MtuSearch, DoesNotTakeAnOverflowingSocketForABlackHole) {
   for (int burst = 0; burst < 100; ++burst) {
     // The end of a burst is lost; a probe that follows it, and then the rest once more, are not.
     for (int i = 0; i < 20; ++i) {
-      EXPECT_FALSE(search.on_packet_lost(number++, 8'972, Instant{}));
+      search.on_packet_lost(number++, 8'972, Instant{});
     }
-    search.on_packet_acked(number++, 100);
-    search.on_packet_acked(number++, 8'972);
+    search.on_packet_acked(number++, 100, Instant{});
+    search.on_packet_acked(number++, 8'972, Instant{});
   }
   for (int i = 0; i < 100; ++i) {  // small packets are lost among the large ones
-    EXPECT_FALSE(search.on_packet_lost(number++, 8'972, Instant{}));
-    EXPECT_FALSE(search.on_packet_lost(number++, 8'972, Instant{}));
-    EXPECT_FALSE(search.on_packet_lost(number++, 1'000, Instant{}));
-    search.on_packet_acked(number++, 100);
+    search.on_packet_lost(number++, 8'972, Instant{});
+    search.on_packet_lost(number++, 8'972, Instant{});
+    search.on_packet_lost(number++, 1'000, Instant{});
+    search.on_packet_acked(number++, 100, Instant{});
   }
   EXPECT_EQ(search.current(), 8'972U);
+  EXPECT_FALSE(search.verifying());
 }
 
 TEST(MtuSearch, BelievesAProbeThatWasAcknowledgedLate) {

@@ -24,7 +24,7 @@ enum class EcnMark : std::uint8_t { none = 0, ect1 = 1, ect0 = 2, ce = 3 };
 
 struct SentPacket {
   Instant sent_at{};
-  std::uint64_t frames_begin = 0;         // in the caller's frame ring, counted without wrapping
+  std::uint64_t frames_begin = 0;  // in the caller's frame ring, counted without wrapping; see LossDetector::lost
   std::uint64_t ack_largest = kNoPacket;  // largest number that this packet acknowledged, for pruning
   std::uint32_t bytes = 0;                // on the wire
   std::uint32_t stamp = 0;                // of the shared link's model when it was sent (bottleneck.h); 0: none
@@ -33,6 +33,9 @@ struct SentPacket {
   bool ack_eliciting : 1 = true;
   bool in_flight : 1 = true;  // counts against the congestion window
   bool mtu_probe : 1 = false;
+  bool probed : 1 = false;      // was the oldest one outstanding when a probe timeout expired
+  bool repeated : 1 = false;    // later packets have its frames, or will
+  bool has_slices : 1 = false;  // the caller's, once it is lost
   EcnMark ecn = EcnMark::none;
   PacketState state = PacketState::outstanding;
 };

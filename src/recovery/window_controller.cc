@@ -34,9 +34,13 @@ void WindowController::on_acked(const AckedBatch& batch, Instant) {
 
 bool WindowController::reduce(Instant sent_at, Instant now) {
   if (sent_at <= recovery_start_) return false;
+  const auto refutable = Duration{static_cast<std::int64_t>(smoothed_rtt_ns_) * kRefutable};
+  if (losses_to_refute_ == 0 || now - recovery_start_ > refutable) {
+    losses_to_refute_ = 0;
+    window_before_ = window_;
+    threshold_before_ = threshold_;
+  }
   recovery_start_ = now;
-  window_before_ = window_;
-  threshold_before_ = threshold_;
   window_ = std::max(window_ * 7 / 10, minimum_window());
   threshold_ = window_;
   acked_in_round_ = 0;
@@ -46,7 +50,7 @@ bool WindowController::reduce(Instant sent_at, Instant now) {
 void WindowController::on_lost(const LostBatch& batch, Instant now) {
   if (batch.packets == 0) return;
   if (reduce(batch.largest_sent_at, now)) {
-    losses_to_refute_ = batch.packets;
+    losses_to_refute_ += batch.packets;
   } else if (losses_to_refute_ != 0) {
     losses_to_refute_ += batch.packets;
   }

@@ -46,7 +46,9 @@ class WindowController final : public CongestionController {
   std::uint64_t peak_in_flight_ = 0;  // since the last acknowledgement
   Instant recovery_start_{-1};        // signals about packets sent up to here were answered
   std::uint64_t smoothed_rtt_ns_ = 0;
-  // To undo a reduction all of whose losses turn out to be spurious.
+  // To undo a reduction all of whose losses turn out to be spurious. Reductions that follow each other closely, before
+  // the first is refuted, are undone together.
+  static constexpr std::int64_t kRefutable = 8;  // round trips
   std::uint64_t window_before_ = 0;
   std::uint64_t threshold_before_ = 0;
   std::uint64_t losses_to_refute_ = 0;

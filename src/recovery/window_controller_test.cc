@@ -96,6 +96,28 @@ TEST(WindowController, UndoesAReductionWhenEveryLossWasSpurious) {
   EXPECT_TRUE(controller.in_slow_start());
 }
 
+TEST(WindowController, UndoesReductionsThatFollowEachOtherTogether) {
+  WindowController controller;
+  Instant now = round(controller, Instant{});
+  const std::uint64_t before = controller.window();
+  controller.on_lost({.bytes = 2'400, .packets = 2, .largest_sent_at = now}, now + 100us);
+  controller.on_lost({.bytes = 1'200, .packets = 1, .largest_sent_at = now + 150us}, now + 250us);
+  EXPECT_LT(controller.window(), before * 6 / 10);
+  controller.on_spurious_loss(3, now + 300us);
+  EXPECT_EQ(controller.window(), before);
+}
+
+TEST(WindowController, KeepsAReductionThatWasNotRefutedInTime) {
+  WindowController controller;
+  Instant now = round(controller, Instant{});
+  controller.on_lost({.bytes = 2'400, .packets = 2, .largest_sent_at = now}, now + 100us);
+  const std::uint64_t reduced = controller.window();
+  now = now + 100us * 20;
+  controller.on_lost({.bytes = 1'200, .packets = 1, .largest_sent_at = now}, now + 100us);
+  controller.on_spurious_loss(1, now + 200us);
+  EXPECT_EQ(controller.window(), reduced) << "only the second one is undone";
+}
+
 TEST(WindowController, PacesFasterThanAWindowPerRoundTripOnceItKnowsOne) {
   WindowController controller;
   EXPECT_EQ(controller.pacing_rate(), 0U);

@@ -45,29 +45,33 @@ bool Seat::poll_once(Instant now) {
   Counters& counters = engine_.events().counters;
   ++counters.polls;
   bool busy = false;
-  if (engine_.next_deadline() <= now) {
-    if (now - engine_.next_deadline() >= kAbsence) [[unlikely]] {
-      catch_up(now);
-      if (fork_guard_.is_in_child()) return false;  // a handler forked, and returned in the child
-    }
+  const Instant due = engine_.next_deadline();
+  if (due <= now && now - due >= kAbsence) [[unlikely]]
+    catch_up(now);
+  if (host_ != nullptr && host_->drain(now)) busy = true;
+  if (receive(now)) busy = true;
+  // What has come is read before any timer says that it did not come.
+  if (due <= now) {
+    if (fork_guard_.is_in_child()) [[unlikely]]
+      return false;  // a handler forked, and returned in the child
     engine_.on_timeout(now);
     busy = true;
   }
-  if (host_ != nullptr && host_->drain(now)) busy = true;
-  if (receive(now)) busy = true;
   if (deliver_and_transmit(now)) busy = true;
   // Only now: requests and replies were read from the receive buffers while they were delivered.
   link_.recycle();
   return busy;
 }
 
-// This thread was away for long. What has come meanwhile is read before any timer says that it did not come.
+// This thread was away for long. All that has come meanwhile is read before any timer says that it did not come.
 void Seat::catch_up(Instant now) {
+  engine_.set_catching_up(true);
   for (int burst = 0; burst < kMaxBursts && receive(now); ++burst) {
     deliver_and_transmit(now);
     if (fork_guard_.is_in_child()) return;
     link_.recycle();
   }
+  engine_.set_catching_up(false);
 }
 
 bool Seat::deliver_and_transmit(Instant now) {

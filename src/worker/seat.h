@@ -47,7 +47,7 @@ class Seat final : public Pollable {
   Seat(const Seat&) = delete;
   Seat& operator=(const Seat&) = delete;
 
-  // One turn: fire timers, take submissions, receive a burst; deliver, collect and send, also in between. After a long
+  // One turn: take submissions, receive a burst, fire timers; deliver, collect and send, also in between. After a long
   // absence all that waits in the link is received before the timers are fired. True if anything was done or more can
   // be done at once.
   bool poll_once(Instant now) override;
