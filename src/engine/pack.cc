@@ -7,6 +7,7 @@
 
 #include "engine/core.h"
 #include "engine/packer.h"
+#include "engine/train_plan.h"
 
 namespace weir::engine {
 
@@ -69,7 +70,7 @@ void Core::pack_path(Path& path, std::vector<Train>& out, Instant now) {
   }
   std::byte* const train_begin = arena.get() + arena_used;
   std::byte* train_end = train_begin;
-  std::uint32_t segment = 0;
+  TrainPlan plan;
   std::uint32_t messages_left = kMaxTrainMessages;
   bool more = false;
   const auto mark = path.ecn.mark();
@@ -93,7 +94,7 @@ void Core::pack_path(Path& path, std::vector<Train>& out, Instant now) {
     // After two timeouts in a row the path may have stopped passing large packets: probe with small ones.
     std::size_t size = path.loss.pto_count() >= 2 ? kBaseDatagramBytes : path.mtu.current();
     if (segments != 0) {
-      size = segment;
+      size = plan.segment();
     } else if (size > kShortTrainBytes && more_urgent_may_come(waiting_levels(path), now)) {
       size = kShortTrainBytes;
     }
@@ -112,39 +113,61 @@ void Core::pack_path(Path& path, std::vector<Train>& out, Instant now) {
     const std::size_t prefix = wire::kHeaderBytes + (confirming ? path.confirming->prefix.size() : 0);
     std::byte* const text = train_end + prefix;
     const std::uint64_t frames_begin = path.frames.end();
+    std::byte* const limit = train_end + size - wire::kTagBytes;
+    const auto write_messages = [](Packer& packer) {
+      packer.write_again();
+      if (!packer.full()) packer.write_replies();
+      if (!packer.full()) packer.write_requests();
+    };
     const auto pack = [&](bool with_ack) {
-      Packer packer(*this, path, text, train_end + size - wire::kTagBytes, messages_left, now);
+      Packer packer(*this, path, text, limit, messages_left, now);
       if (window_open && path.responses_owed != 0) [[unlikely]]
         packer.write_responses();
       if (with_ack) packer.write_ack();
       // An acknowledgement that goes anyway carries control frames, whatever the link says.
       if (path_open) packer.write_control();
       if (window_open) {
-        packer.write_again();
-        if (!packer.full()) packer.write_replies();
-        if (!packer.full()) packer.write_requests();
+        write_messages(packer);
       }
       return packer;
     };
     std::optional<Packer> packed(pack(path.ack_policy.wanted() || ack_due));
     // A message that would have filled the packet alone does not fit beside the acknowledgement, which can wait.
     if (packed->full() && !packed->eliciting() && !ack_due) packed.emplace(pack(false));
-    const Packer& packer = *packed;
-    if (!packer.eliciting() && !ack_due && !path.ping_owed) break;
+    Packer& packer = *packed;
+    if (!packer.eliciting() && !ack_due && !path.ping_owed) {
+      more = packer.full() && !plan.is_empty();  // it needs a longer packet than this train's are
+      break;
+    }
+    auto end = TrainPlan::End::as_it_is;
+    if (packer.full() && packer.eliciting()) {
+      const auto bytes = static_cast<std::size_t>(packer.at() + wire::kTagBytes - train_end);
+      end = plan.end_of({.bytes = bytes,
+                         .size = size,
+                         .next_bytes = packer.next_bytes(),
+                         .may_split = packer.may_split(),
+                         .is_final = segments + 1 == kMaxSegments || packer.messages_left() == 0 ||
+                                     static_cast<std::size_t>(train_end - train_begin) + 2 * size > kMaxTrainBytes});
+      if (end == TrainPlan::End::split) {
+        packer.allow_split();
+        write_messages(packer);
+        end = TrainPlan::End::padded;  // what is left is less than a part
+      }
+    }
     std::byte* at = packer.at();
     bool eliciting = packer.eliciting();
     if (path.ping_owed && window_open) {
-      if (!eliciting && at < train_end + size - wire::kTagBytes) {
+      if (!eliciting && at < limit) {
         at = wire::encode_bare(wire::FrameType::ping, at);
         eliciting = true;
       }
       path.ping_owed = false;
     }
     if (at == text) break;
-    if (packer.full() && packer.eliciting()) {
-      // Trains need equal segments: what did not fit goes into the next packet, this one is filled up.
-      std::byte* const limit = train_end + size - wire::kTagBytes;
-      std::memset(at, 0, static_cast<std::size_t>(limit - at));
+    std::size_t padding = 0;
+    if (end == TrainPlan::End::padded && packer.full()) {
+      padding = static_cast<std::size_t>(limit - at);
+      std::memset(at, 0, padding);
       at = limit;
     }
     levels |= packer.levels();
@@ -159,7 +182,7 @@ void Core::pack_path(Path& path, std::vector<Train>& out, Instant now) {
                 now);
     if (!packer.has_messages()) ++events.counters.packets_control_only;
     const auto packet_size = static_cast<std::uint32_t>(at + wire::kTagBytes - train_end);
-    if (segments == 0) segment = packet_size;
+    plan.add(packet_size, padding, packer.ack_largest() != recovery::kNoPacket);
     train_end += packet_size;
     messages_left = packer.messages_left();
     if (messages_left == 0) {
@@ -171,13 +194,16 @@ void Core::pack_path(Path& path, std::vector<Train>& out, Instant now) {
       more = true;
       break;
     }
-    if (segments + 1 == kMaxSegments) more = true;
+    if (end == TrainPlan::End::last || segments + 1 == kMaxSegments) {
+      more = true;
+      break;
+    }
   }
   if (train_end != train_begin) {
     out.push_back({.to = path.remote,
                    .ecn = static_cast<std::uint8_t>(mark),
                    .bytes = {train_begin, static_cast<std::size_t>(train_end - train_begin)},
-                   .segment_size = segment,
+                   .segment_size = static_cast<std::uint32_t>(plan.segment()),
                    .path = path.id});
     arena_used += static_cast<std::size_t>(train_end - train_begin);
     remember_levels(levels, now);

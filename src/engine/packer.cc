@@ -23,17 +23,22 @@ std::uint32_t cut_fragment(std::size_t room, std::uint32_t fixed, std::uint16_t 
   return static_cast<std::uint32_t>(std::min<std::size_t>({room - overhead, total - offset, total - 1}));
 }
 
-// What one call or reply has left to say, cut to the room there is.
-std::uint32_t cut(std::size_t room, std::size_t room_when_empty, std::uint32_t fixed, std::uint16_t header_bytes,
-                  std::uint32_t total, std::uint32_t offset) {
-  const std::size_t whole = wire::overhead(fixed, header_bytes, false) + total;
-  if (offset == 0 && whole <= room) [[likely]]
-    return total;
-  if (offset == 0 && whole <= room_when_empty) return 0;
-  return cut_fragment(room, fixed, header_bytes, total, offset);
+}  // namespace
+
+bool Packer::may_split() const {
+  // The frame's own header, which is the longer one, makes up for that of the frame that `next_bytes_` counts.
+  return next_bytes_ >= Core::kSmallestCutBytes + wire::overhead(wire::kRequestBytes, 1, false) &&
+         room() >= wire::overhead(wire::kRequestBytes, 1, true) + kSmallestFragment;
 }
 
-}  // namespace
+// What one call or reply that does not fit whole has left to say, cut to the room there is. 0: it waits for the next
+// packet. Small messages never travel in fragments (rule F-8).
+std::uint32_t Packer::cut_part(std::uint32_t fixed, std::uint16_t header_bytes, std::uint32_t total,
+                               std::uint32_t offset, std::size_t whole) {
+  next_bytes_ = whole;
+  if (offset == 0 && (total < Core::kSmallestCutBytes || (whole <= room_when_empty_ && !split_))) return 0;
+  return cut_fragment(room(), fixed, header_bytes, total, offset);
+}
 
 // Before all other frames: the responder looks for them there in packets that it has seen before (P-12).
 void Packer::write_responses() {
@@ -130,7 +135,7 @@ bool Packer::request_again(const SentFrame& frame) {
   if (call == nullptr || call->generation != frame.generation) return true;
   const std::uint32_t length =
       frame.length == call->bytes
-          ? cut(room(), room_when_empty_, wire::kRequestBytes, call->header_bytes, call->bytes, 0)
+          ? cut(wire::kRequestBytes, call->header_bytes, call->bytes, 0)
           : std::min<std::uint32_t>(
                 frame.length, cut_fragment(room(), wire::kRequestBytes, call->header_bytes, call->bytes, frame.offset));
   if (length == 0 && (frame.length != 0 || room() < wire::kRequestBytes + wire::kMessageHeaderBytes)) return false;
@@ -153,7 +158,7 @@ bool Packer::reply_again(const SentFrame& frame) {
   if (transfer.state != IncomingTransfer::State::replying) return true;
   const std::uint32_t length =
       frame.length == transfer.bytes
-          ? cut(room(), room_when_empty_, wire::kReplyBytes, transfer.header_bytes, transfer.bytes, 0)
+          ? cut(wire::kReplyBytes, transfer.header_bytes, transfer.bytes, 0)
           : std::min<std::uint32_t>(frame.length, cut_fragment(room(), wire::kReplyBytes, transfer.header_bytes,
                                                                transfer.bytes, frame.offset));
   if (length == 0 && (frame.length != 0 || room() < wire::kReplyBytes + wire::kMessageHeaderBytes)) return false;
@@ -325,8 +330,7 @@ bool Packer::write_large_control(const SentFrame& frame) {
 void Packer::write_replies() {
   while (IncomingTransfer* transfer = path_.replies.front()) {
     if (messages_left_ == 0) return;
-    const std::uint32_t length =
-        cut(room(), room_when_empty_, wire::kReplyBytes, transfer->header_bytes, transfer->bytes, transfer->sent_bytes);
+    const std::uint32_t length = cut(wire::kReplyBytes, transfer->header_bytes, transfer->bytes, transfer->sent_bytes);
     if (length == 0 && (transfer->bytes != 0 || room() < wire::kReplyBytes)) {
       full_ = true;
       return;
@@ -405,8 +409,7 @@ void Packer::end_unsent(OutgoingCall& call) {
 bool Packer::write_request(OutgoingCall& call) {
   const bool is_new = call.state == OutgoingCall::State::queued;
   const std::uint32_t offset = is_new ? 0 : call.sent_bytes;
-  const std::uint32_t length =
-      cut(room(), room_when_empty_, wire::kRequestBytes, call.header_bytes, call.bytes, offset);
+  const std::uint32_t length = cut(wire::kRequestBytes, call.header_bytes, call.bytes, offset);
   if (length == 0 && (call.bytes != 0 || room() < wire::kRequestBytes)) {
     full_ = true;
     return false;

@@ -1,4 +1,5 @@
-// Packer: writes the frames of one packet, most urgent first, as far as they fit.
+// Packer: writes the frames of one packet, most urgent first, as far as they fit. A message that fits into a packet of
+// its own is not split unless allow_split() was called: then the rest of this packet takes a part of it.
 #pragma once
 
 #include <cstddef>
@@ -23,6 +24,15 @@ class Packer {
   std::byte* at() const { return at_; }
   bool eliciting() const { return eliciting_; }
   bool full() const { return full_; }  // something did not fit
+  // Of the frame of the message that did not fit whole; 0: there is none.
+  std::size_t next_bytes() const { return next_bytes_; }
+  // Whether a part of that message fits here.
+  bool may_split() const;
+  // Go on with the next message, of which a part is enough.
+  void allow_split() {
+    split_ = true;
+    full_ = false;
+  }
   std::uint32_t messages_left() const { return messages_left_; }
   bool has_messages() const { return levels_ != 0; }
   unsigned levels() const { return levels_; }  // of the messages in it, a bit each
@@ -51,6 +61,14 @@ class Packer {
                        .generation = generation});
     eliciting_ = true;
   }
+  std::uint32_t cut(std::uint32_t fixed, std::uint16_t header_bytes, std::uint32_t total, std::uint32_t offset) {
+    const std::size_t whole = wire::overhead(fixed, header_bytes, false) + total;
+    if (offset == 0 && whole <= room()) [[likely]]
+      return total;
+    return cut_part(fixed, header_bytes, total, offset, whole);
+  }
+  std::uint32_t cut_part(std::uint32_t fixed, std::uint16_t header_bytes, std::uint32_t total, std::uint32_t offset,
+                         std::size_t whole);
   void put_request(const OutgoingCall& call, std::uint32_t offset, std::uint32_t length);
   void put_reply(const IncomingTransfer& transfer, std::uint32_t offset, std::uint32_t length);
   bool request_again(const SentFrame& frame);
@@ -81,6 +99,8 @@ class Packer {
   bool eliciting_ = false;
   bool full_ = false;
   bool repeats_ = false;  // frames that went out before
+  bool split_ = false;
+  std::size_t next_bytes_ = 0;
   unsigned levels_ = 0;
   std::uint64_t ack_largest_ = recovery::kNoPacket;
 };

@@ -5,6 +5,7 @@
 
 #include "engine/core.h"
 #include "engine/packer.h"
+#include "engine/train_plan.h"
 
 namespace weir::engine {
 
@@ -21,6 +22,21 @@ static_assert(buffer::kLargestRecordBytes <= 0xffff);
 // A slice that ends here carries its record's tag.
 bool needs_tag(const transfer::Cargo& cargo, std::uint64_t end) {
   return !cargo.sealed->adopted && (end == cargo.bytes || end % cargo.sealed->record_bytes == 0);
+}
+
+// Of what size the packets of a train are that begins with this slice: such that the slices of its record fill them.
+// As many packets as the largest ones would be.
+std::size_t packet_for(const transfer::Cargo& cargo, std::uint64_t offset, std::size_t largest) {
+  constexpr std::size_t kHead = wire::kHeaderBytes + wire::kTextLengthBytes + wire::kSliceBytes + wire::kTagBytes;
+  const std::uint32_t record_bytes = cargo.sealed->record_bytes;
+  const std::uint64_t left = cargo.bytes - offset / record_bytes * record_bytes;
+  const std::uint64_t record = std::min<std::uint64_t>(left, record_bytes) + wire::kSliceTagBytes;
+  const std::uint64_t room = largest - kHead;
+  const std::uint64_t packets = (record + room - 1) / room;
+  if (packets == 1) return largest;
+  // Acknowledgements ride along, as far as they do not cost a packet.
+  constexpr std::size_t kAcknowledgements = 128;
+  return kHead + std::min(room, (record + kAcknowledgements + packets - 1) / packets);
 }
 
 }  // namespace
@@ -128,7 +144,7 @@ void Core::pack_slices(Path& path, std::vector<Train>& out, Instant now) {
   const auto mark = path.ecn.mark();
   const std::size_t paced_bytes = path.pacer.next_send(now) <= now ? path.pacer.rate() / kTrainsPerSecond : 0;
   std::size_t train_bytes = 0;
-  std::size_t segment = 0;
+  TrainPlan plan;
   std::uint64_t alike = 0;  // of a train of small rests: what each of its packets has beside its head
   unsigned levels = 0;
   bool more = true;
@@ -142,10 +158,11 @@ void Core::pack_slices(Path& path, std::vector<Train>& out, Instant now) {
     levels |= 1u << slice.writer->priority;
     const bool is_short = more_urgent_may_come(levels, now);
     const std::size_t longest = is_short ? kShortTrainBytes : kMaxTrainBytes;
-    const std::size_t size =
-        segment != 0 ? segment
-                     : std::min<std::size_t>(path.loss.pto_count() >= 2 ? kBaseDatagramBytes : path.mtu.current(),
-                                             is_short ? kShortTrainBytes : ~std::size_t{0});
+    std::size_t size = plan.segment();
+    if (plan.is_empty()) {
+      const std::size_t largest = path.loss.pto_count() >= 2 ? kBaseDatagramBytes : path.mtu.current();
+      size = packet_for(*slice.writer->cargo, slice.offset, is_short ? std::min(largest, kShortTrainBytes) : largest);
+    }
     if (train_bytes != 0 && (train_bytes + size > longest || data_segments.size() - first_segment == kMaxSegments)) {
       cut_short |= is_short;
       break;
@@ -169,7 +186,7 @@ void Core::pack_slices(Path& path, std::vector<Train>& out, Instant now) {
     std::byte* at = text;
     std::uint64_t ack_largest = recovery::kNoPacket;
     if (alike == 0 && (path.ack_policy.wanted() || path.ack_policy.due(now))) {
-      Packer packer(*this, path, text, text + kBaseDatagramBytes / 2, 0, now);
+      Packer packer(*this, path, text, text + std::min(kBaseDatagramBytes, size) / 2, 0, now);
       packer.write_ack();
       ack_largest = packer.ack_largest();
       at = packer.at();
@@ -196,20 +213,18 @@ void Core::pack_slices(Path& path, std::vector<Train>& out, Instant now) {
         at);
     const std::uint64_t frames_begin = path.frames.end();
     advance_slice(path, slice, static_cast<std::uint32_t>(bytes.size()));
-    // Segments of a train are of one size: one that is nearly full is filled up, a small one ends the train, unless it
-    // is the first of several that are as small.
     const std::size_t missing = room - bytes.size();
-    bool is_last = train_bytes + 2 * size > longest;
     const std::uint64_t beside_head = bytes.size() + (with_tag ? wire::kSliceTagBytes : 0);
-    if (Slice next;
-        segment == 0 && missing >= size / 2 && next_slice(path, next) && slice_with_tag(next) == beside_head) {
-      alike = beside_head;
+    std::size_t padding = 0;
+    bool is_last = train_bytes + 2 * size > longest;
+    if (Slice next; missing != 0 && plan.is_empty() && next_slice(path, next) && slice_with_tag(next) == beside_head) {
+      alike = beside_head;  // the first of several rests that are as small: the train is theirs
       is_last = 2 * (size - missing) > longest;
-    } else if (missing >= size / 2 || !has_slices(path)) {
-      is_last |= missing != 0;
-    } else if (!is_last) {
-      std::memset(at, 0, missing);
-      at += missing;
+    } else if (missing != 0) {
+      is_last = is_last || !has_slices(path) || !plan.may_pad(size - missing, missing);
+      padding = is_last ? 0 : missing;
+      std::memset(at, 0, padding);
+      at += padding;
     }
     store<std::uint16_t>(arena_at + wire::kHeaderBytes, static_cast<std::uint16_t>(at - text));
     seal_slice(path, arena_at, text, at, bytes,
@@ -223,7 +238,7 @@ void Core::pack_slices(Path& path, std::vector<Train>& out, Instant now) {
     const ByteSpan head{arena_at, static_cast<std::size_t>(at + wire::kTagBytes - arena_at)};
     data_segments.push_back({head, bytes});
     const std::size_t packet_bytes = head.size() + bytes.size();
-    if (segment == 0) segment = packet_bytes;
+    plan.add(packet_bytes, padding, ack_largest != recovery::kNoPacket);
     train_bytes += packet_bytes;
     arena_at += head.size();
     if (is_last) break;
@@ -231,7 +246,7 @@ void Core::pack_slices(Path& path, std::vector<Train>& out, Instant now) {
   if (data_segments.size() != first_segment) {
     out.push_back({.to = path.remote,
                    .ecn = static_cast<std::uint8_t>(mark),
-                   .segment_size = static_cast<std::uint32_t>(segment),
+                   .segment_size = static_cast<std::uint32_t>(plan.segment()),
                    .path = path.id,
                    .segments = std::span<const Segment>(data_segments).subspan(first_segment)});
     arena_used = static_cast<std::size_t>(arena_at - arena.get());
