@@ -248,6 +248,27 @@ class Perf(Case):
                                delta=report["window"] * size / report["bytes_sent"] + 0.001)
         self.assertLess(report["goodput"], 1)
 
+    def test_sweeps_over_sizes_and_windows(self):
+        sizes, windows = [32, 16384, 20480], [1, 8]
+        with server() as peer:
+            arguments = ("perf", "client", "--peer", peer.address, "--sweep", "--sizes", ",".join(map(str, sizes)),
+                         "--windows", ",".join(map(str, windows)), "--count", 200)
+            result = weir(*arguments, "--json")
+            self.expect_success(result)
+            runs = json.loads(result.stdout)["runs"]
+            self.assertEqual([(run["request_bytes"], run["window"]) for run in runs],
+                             [(size, window) for size in sizes for window in windows])
+            for run in runs:
+                self.assertEqual((run["calls"], run["errors"]), (200, 0))
+                self.assertGreater(run["goodput"], 0)
+            table = weir(*arguments)
+            self.expect_success(table)
+            lines = table.stdout.splitlines()
+            self.assertEqual(len(lines), 1 + len(runs))
+            self.assertIn("goodput", lines[0])
+            self.assertIn("16,384 B", lines[3])
+            self.expect_sentence(weir("perf", "client", "--peer", peer.address, "--sizes", "32"), "--sweep", code=2)
+
     def test_counts_what_was_lost_and_sent_again(self):
         """Through a relay that drops one datagram in ten, each way."""
         with server() as peer, Relay(peer.address, drop_every=10) as relay:

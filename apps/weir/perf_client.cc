@@ -80,6 +80,11 @@ class PerfClient {
   }
 
   void run() {
+    measure();
+    report();
+  }
+
+  void measure() {
     connect();
     schedule(now_ns());
     if (options_.mode == Mode::threads || options_.pattern != Pattern::call) {
@@ -88,7 +93,14 @@ class PerfClient {
       run_loop();
     }
     if (phase_ != Phase::over) end(now_ns(), false);
-    report();
+    // Everything that was called was answered; a peer that does not hear of our leaving finds out by itself.
+    (void)pool_.close(std::chrono::milliseconds(500));
+  }
+
+  // Of one run of a sweep. Ends the program if calls failed or the user ended it.
+  std::string line() const {
+    fail_if_failed();
+    return options_.json ? meter_.json(options_, witness_->datagram_bytes()) : meter_.sweep_line(options_);
   }
 
  private:
@@ -102,7 +114,7 @@ class PerfClient {
       if (stop_requested()) fail("interrupted before anything was measured", kInterrupted);
     }
     for (const std::string& sentence : witness_->degradations()) note(sentence);
-    if (!options_.json) {
+    if (!options_.json && !options_.sweep) {
       fmt::print("{}\n", heading());
       if (options_.interval_seconds > 0) fmt::print("{}\n", PerfMeter::interval_heading(words_.many));
       std::fflush(stdout);
@@ -356,14 +368,16 @@ class PerfClient {
   }
 
   void report() {
-    // Everything that was called was answered; a peer that does not hear of our leaving finds out by itself.
-    (void)pool_.close(std::chrono::milliseconds(500));
     if (options_.json) {
       fmt::print("{}\n", meter_.json(options_, witness_->datagram_bytes()));
       tell_failures_as_json(false);    // the object has them
     } else if (meter_.calls() != 0) {  // otherwise there is nothing to tell but the failure
       fmt::print("{}", meter_.summary(options_));
     }
+    fail_if_failed();
+  }
+
+  void fail_if_failed() const {
     if (meter_.errors() != 0) {
       fail(fmt::format("{} failed, the first with: {}", counted(meter_.errors(), words_.one),
                        meter_.first_error()->to_string()));
@@ -402,6 +416,32 @@ class PerfClient {
 void run_perf_client(const PerfClientOptions& options) {
   catch_stop_signals();
   PerfClient(options).run();
+}
+
+// Each run has a pool of its own, so that none finds what the one before left: windows, tokens, memory.
+void run_perf_sweep(const PerfClientOptions& options) {
+  catch_stop_signals();
+  if (!options.json) fmt::print("{}\n", PerfMeter::sweep_heading(words_of(options.pattern).many));
+  std::string all;
+  for (const std::uint64_t size : options.sizes) {
+    for (const std::uint32_t window : options.windows) {
+      PerfClientOptions one = options;
+      one.request_bytes = size;
+      one.window = window;
+      one.largest_bytes = std::max(one.largest_bytes, size);
+      one.has_large = is_large(one);
+      one.interval_seconds = 0;
+      PerfClient client(one);
+      client.measure();
+      if (options.json) {
+        all += (all.empty() ? "" : ",\n ") + client.line();
+      } else {
+        fmt::print("{}\n", client.line());
+        std::fflush(stdout);
+      }
+    }
+  }
+  if (options.json) fmt::print("{{\"runs\": [{}]}}\n", all);
 }
 
 }  // namespace weir::command

@@ -109,6 +109,22 @@ void add_size(CLI::App& command, const char* option, std::uint64_t& bytes, std::
       ->capture_default_str();
 }
 
+void add_sweep(CLI::App& command, PerfClientOptions& options) {
+  CLI::Option* const sweep = command.add_flag("--sweep", options.sweep,
+                                              "Measure every size with every window, --seconds each; prints a table");
+  sweep->excludes("--size")->excludes("--window");
+  command.add_option("--sizes", options.sizes, "Bytes of requests to sweep over, separated by commas")
+      ->delimiter(',')
+      ->check(CLI::Range(std::uint64_t{0}, kMaxBodyBytes))
+      ->type_name("BYTES[,BYTES...]")
+      ->needs(sweep);
+  command.add_option("--windows", options.windows, "Calls outstanding at a time to sweep over, separated by commas")
+      ->delimiter(',')
+      ->check(CLI::Range(1u, 1u << 20))
+      ->type_name("N[,N...]")
+      ->needs(sweep);
+}
+
 struct PatternHelp {
   Pattern pattern;
   const char* name;
@@ -175,6 +191,7 @@ void add_client(CLI::App& perf, const PatternHelp& help) {
       ->type_name("S")
       ->capture_default_str();
   command->add_flag("--json", options->json, "Print one JSON object and nothing else");
+  if (help.pattern == Pattern::call) add_sweep(*command, *options);
   add_common(*command, *options);
   CLI::Option* idle = add_idle(*command, options->idle, "spin inline, adaptive with threads");
   command->callback([options, idle] {
@@ -184,6 +201,7 @@ void add_client(CLI::App& perf, const PatternHelp& help) {
     if (idle->empty()) options->idle = options->mode == Mode::inline_loop ? Idle::spin : Idle::adaptive;
     options->largest_bytes = std::max({options->largest_bytes, options->request_bytes, options->reply_bytes});
     options->has_large = is_large(*options);
+    if (options->sweep) return run_perf_sweep(*options);
     run_perf_client(*options);
   });
 }

@@ -94,6 +94,21 @@ std::string PerfMeter::summary(const PerfClientOptions& options) const {
   return text;
 }
 
+std::string PerfMeter::sweep_heading(std::string_view many) {
+  return fmt::format("{:>13}  {:>11}  {:>10}  {:>12}  {:>7}  {:>10}  {:>10}  {}", "size", "outstanding",
+                     fmt::format("{}/s", many), "payload", "goodput", "p50", "p99", "sent again");
+}
+
+std::string PerfMeter::sweep_line(const PerfClientOptions& options) const {
+  const double rate = static_cast<double>(calls_) / seconds();
+  const std::uint64_t sent = ended_.bytes_sent - began_.bytes_sent;
+  return fmt::format("{:>11} B  {:>11}  {:>10}  {:>7.3f} GB/s  {:>7.3f}  {:>10}  {:>10}  {}",
+                     with_commas(options.request_bytes), with_commas(options.window), in_rate(rate),
+                     rate * static_cast<double>(payload_bytes(options)) / 1e9,
+                     share(ended_.payload_bytes_sent - began_.payload_bytes_sent, sent), time_at(total_, 0.5),
+                     time_at(total_, 0.99), in_bytes(ended_.bytes_retransmitted - began_.bytes_retransmitted));
+}
+
 std::string PerfMeter::json(const PerfClientOptions& options, std::uint32_t datagram_bytes) const {
   double rate = static_cast<double>(calls_) / seconds();
   std::uint64_t sent = ended_.bytes_sent - began_.bytes_sent;

@@ -44,6 +44,9 @@ class PerfMeter {
 
   static std::string interval_heading(std::string_view many);
   std::string summary(const PerfClientOptions& options) const;
+  // One line for each run of a sweep.
+  static std::string sweep_heading(std::string_view many);
+  std::string sweep_line(const PerfClientOptions& options) const;
   std::string json(const PerfClientOptions& options, std::uint32_t datagram_bytes) const;
 
   std::int64_t interval_began_ns() const { return interval_began_ns_; }

@@ -72,6 +72,10 @@ struct PerfClientOptions : PerfOptions {
   double warm_up_seconds = 0.2;
   double interval_seconds = 1;
   bool json = false;
+  bool sweep = false;  // one measurement for each size and window below, instead of the two above
+  std::vector<std::uint64_t> sizes{32,     256,    1'024,  4'096,  8'192,  12'000,  16'000,
+                                   16'384, 20'480, 32'768, 61'440, 65'536, 262'144, 1'048'576};
+  std::vector<std::uint32_t> windows{1, 64, 1'024};
 };
 
 // Bytes of an IP and a UDP header: what separates a datagram from the packet that an interface carries.
@@ -106,5 +110,6 @@ Config to_config(const PerfOptions& options, std::shared_ptr<Witness> witness);
 
 void run_perf_server(const PerfServerOptions& options);
 void run_perf_client(const PerfClientOptions& options);
+void run_perf_sweep(const PerfClientOptions& options);
 
 }  // namespace weir::command
