@@ -16,6 +16,9 @@ class TrainPlan {
   static constexpr std::size_t kPaddingPart = 32;
   // The same where the alternative is a train of two packets: messages too small to be split, of mixed sizes.
   static constexpr std::size_t kSmallMessagePaddingPart = 8;
+  // Of a packet that is a train by itself: a larger rest is worth the copy that a message in parts costs its receiver,
+  // because a short train costs the kernel as much as a long one.
+  static constexpr std::size_t kTrainRestPart = 8;
   // Of a packet: what messages like the next one may leave of it.
   static constexpr std::size_t kEvenPart = 16;
 
@@ -40,10 +43,10 @@ class TrainPlan {
   End end_of(const Full& packet) const {
     const std::size_t rest = packet.size - packet.bytes;
     if (is_empty()) {
-      if (2 * packet.bytes > Bounds::kMaxTrainBytes || rest * kPaddingPart <= packet.size || fits_evenly(packet)) {
-        return End::as_it_is;
-      }
-      return packet.may_split ? End::split : End::as_it_is;
+      const bool is_whole_train = 2 * packet.bytes > Bounds::kMaxTrainBytes;
+      const bool is_well_filled = is_whole_train ? rest * kTrainRestPart <= packet.size
+                                                 : rest * kPaddingPart <= packet.size || fits_evenly(packet);
+      return packet.may_split && !is_well_filled ? End::split : End::as_it_is;
     }
     if (packet.is_final) return End::last;
     const bool is_strict = packet.may_split || first_has_ack_;

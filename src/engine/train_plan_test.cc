@@ -29,10 +29,11 @@ TEST(TrainPlan, SplitsTheNextMessageIfTheFirstPacketWouldBeTooShortForIt) {
   EXPECT_EQ(plan.end_of({.bytes = 1'200, .size = 1'472, .next_bytes = 490}), End::as_it_is);
 }
 
-TEST(TrainPlan, NeverFillsUpOrSplitsWhereOnePacketIsATrain) {
+TEST(TrainPlan, SplitsForALargeRestOnlyWhereOnePacketIsATrain) {
   const TrainPlan plan;
-  EXPECT_EQ(plan.end_of({.bytes = 49'248, .size = 65'507, .next_bytes = 16'408, .may_split = true}), End::as_it_is);
-  EXPECT_EQ(plan.end_of({.bytes = 40'000, .size = 65'507, .next_bytes = 30'000, .may_split = true}), End::as_it_is);
+  EXPECT_EQ(plan.end_of({.bytes = 49'248, .size = 65'507, .next_bytes = 16'408, .may_split = true}), End::split);
+  EXPECT_EQ(plan.end_of({.bytes = 60'144, .size = 65'507, .next_bytes = 12'024, .may_split = true}), End::as_it_is);
+  EXPECT_EQ(plan.end_of({.bytes = 49'248, .size = 65'507, .next_bytes = 16'408}), End::as_it_is);
 }
 
 TEST(TrainPlan, PadsWhatIsLittleBesideTheTrain) {
