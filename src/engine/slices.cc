@@ -24,19 +24,31 @@ bool needs_tag(const transfer::Cargo& cargo, std::uint64_t end) {
   return !cargo.sealed->adopted && (end == cargo.bytes || end % cargo.sealed->record_bytes == 0);
 }
 
-// Of what size the packets of a train are that begins with this slice: such that the slices of its record fill them.
-// As many packets as the largest ones would be.
+// Of what size the packets of a train are that begins with this slice: the largest, or, where the ends of the message's
+// records would leave much of those empty, as many smaller ones that the slices of its record fill.
 std::size_t packet_for(const transfer::Cargo& cargo, std::uint64_t offset, std::size_t largest) {
   constexpr std::size_t kHead = wire::kHeaderBytes + wire::kTextLengthBytes + wire::kSliceBytes + wire::kTagBytes;
+  constexpr std::uint64_t kEmptyPart = 64;
   const std::uint32_t record_bytes = cargo.sealed->record_bytes;
-  const std::uint64_t left = cargo.bytes - offset / record_bytes * record_bytes;
-  const std::uint64_t record = std::min<std::uint64_t>(left, record_bytes) + wire::kSliceTagBytes;
   const std::uint64_t room = largest - kHead;
-  const std::uint64_t packets = (record + room - 1) / room;
+  const auto packets_for = [&](std::uint64_t record) { return (record + wire::kSliceTagBytes + room - 1) / room; };
+  const auto empty = [&](std::uint64_t record) { return packets_for(record) * room - record - wire::kSliceTagBytes; };
+  const std::uint64_t rest = cargo.bytes % record_bytes;
+  const std::uint64_t all = cargo.bytes / record_bytes * empty(record_bytes) + (rest == 0 ? 0 : empty(rest));
+  if (all * kEmptyPart <= cargo.bytes) return largest;
+  const std::uint64_t record =
+      std::min<std::uint64_t>(cargo.bytes - offset / record_bytes * record_bytes, record_bytes);
+  const std::uint64_t packets = packets_for(record);
   if (packets == 1) return largest;
   // Acknowledgements ride along, as far as they do not cost a packet.
   constexpr std::size_t kAcknowledgements = 128;
-  return kHead + std::min(room, (record + kAcknowledgements + packets - 1) / packets);
+  return kHead + std::min(room, (record + wire::kSliceTagBytes + kAcknowledgements + packets - 1) / packets);
+}
+
+// Of a train that goes on with this slice.
+std::size_t expected_bytes(const Core::Slice& next, std::size_t train_bytes, std::size_t longest) {
+  const std::uint64_t left = std::min<std::uint64_t>(next.length, next.writer->cargo->bytes - next.offset);
+  return std::min<std::uint64_t>(train_bytes + left, longest);
 }
 
 }  // namespace
@@ -217,11 +229,13 @@ void Core::pack_slices(Path& path, std::vector<Train>& out, Instant now) {
     const std::uint64_t beside_head = bytes.size() + (with_tag ? wire::kSliceTagBytes : 0);
     std::size_t padding = 0;
     bool is_last = train_bytes + 2 * size > longest;
-    if (Slice next; missing != 0 && plan.is_empty() && next_slice(path, next) && slice_with_tag(next) == beside_head) {
+    Slice next;
+    const bool has_next = missing != 0 && next_slice(path, next);
+    if (has_next && plan.is_empty() && slice_with_tag(next) == beside_head) {
       alike = beside_head;  // the first of several rests that are as small: the train is theirs
       is_last = 2 * (size - missing) > longest;
     } else if (missing != 0) {
-      is_last = is_last || !has_slices(path) || !plan.may_pad(size - missing, missing);
+      is_last = is_last || !has_next || !plan.may_pad(missing, expected_bytes(next, train_bytes + size, longest));
       padding = is_last ? 0 : missing;
       std::memset(at, 0, padding);
       at += padding;

@@ -39,6 +39,7 @@ class TrainPlan {
 
   bool is_empty() const { return segment_ == 0; }
   std::size_t segment() const { return segment_; }  // 0: the first packet decides
+  std::size_t bytes() const { return bytes_; }
 
   End end_of(const Full& packet) const {
     const std::size_t rest = packet.size - packet.bytes;
@@ -50,13 +51,14 @@ class TrainPlan {
     }
     if (packet.is_final) return End::last;
     const bool is_strict = packet.may_split || first_has_ack_;
-    if (may_pad(packet.bytes, rest, is_strict ? kPaddingPart : kSmallMessagePaddingPart)) return End::padded;
+    const std::size_t part = is_strict ? kPaddingPart : kSmallMessagePaddingPart;
+    if (may_pad(rest, bytes_ + packet.size, part)) return End::padded;
     return packet.may_split ? End::split : End::last;
   }
 
-  // Whether a packet that may have nothing else but `rest` bytes of padding is filled up with them.
-  bool may_pad(std::size_t bytes, std::size_t rest, std::size_t part = kPaddingPart) const {
-    return (padding_ + rest) * part <= bytes_ + bytes + rest;
+  // Whether so much padding more is little beside all bytes of the train.
+  bool may_pad(std::size_t rest, std::size_t train_bytes, std::size_t part = kPaddingPart) const {
+    return (padding_ + rest) * part <= train_bytes;
   }
 
   void add(std::size_t bytes, std::size_t padding, bool has_ack) {
