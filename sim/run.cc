@@ -28,8 +28,9 @@ ManyReports run_many(const ManyRuns& plan) {
   EventHash hash;
   for (std::uint64_t i = 0; i < plan.count; ++i) {
     const std::string_view name = plan.scenarios[i % plan.scenarios.size()];
-    const auto scenario = make_scenario(name, plan.first_seed + i);
+    auto scenario = make_scenario(name, plan.first_seed + i);
     WEIR_CHECK(scenario.has_value(), "no scenario of that name; ask scenario_names()");
+    scenario->nic_bytes_per_second = plan.nic_bytes_per_second;
     const Report report = run(*scenario);
     ++all.runs;
     all.calls += report.calls;

@@ -14,6 +14,7 @@ struct ManyRuns {
   std::uint64_t first_seed = 1;
   std::uint64_t count = 500;
   std::span<const std::string_view> scenarios;  // taken in turn
+  std::uint64_t nic_bytes_per_second = 0;       // see Scenario
   std::FILE* out = stdout;
   bool each = false;  // a line for every run, not only for those that failed
 };

@@ -61,6 +61,7 @@ struct Scenario {
   SimLink::Options socket;
   Faults faults;
   std::size_t largest_datagram_bytes = 65'507;  // that engines try for
+  std::uint64_t nic_bytes_per_second = 0;       // that the engines of a host send together at most; 0: any
   Limits limits;
   Timeouts timeouts;
   std::uint64_t rotate_packets = 1u << 22;

@@ -103,6 +103,9 @@ void Simulation::make_hosts() {
         std::ranges::find(scenario_.workload.callees, id) != scenario_.workload.callees.end() || id >= honest;
     config.datagram_bytes = scenario_.largest_datagram_bytes;
     config.receive_buffer_bytes = scenario_.socket.receive_buffer_bytes;
+    if (scenario_.nic_bytes_per_second != 0) {
+      config.nic = std::make_shared<schedule::NicShaper>(scenario_.nic_bytes_per_second, start_);
+    }
     config.limits = scenario_.limits;
     if (sabotage_ == Sabotage::grants_too_much) {
       config.limits.large_request_bytes *= 2;

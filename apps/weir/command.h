@@ -23,6 +23,9 @@ void add_doctor_command(CLI::App& app);
 void add_identity_command(CLI::App& app);
 void add_copy_commands(CLI::App& app);
 
+// --nic-bandwidth, in bits per second.
+void add_bandwidth(CLI::App& command, std::uint64_t& bits_per_s, const std::string& what);
+
 // How a command that did not do what it was asked for ends.
 inline constexpr int kFailed = 1;
 inline constexpr int kMisused = 2;        // what it was asked for makes no sense

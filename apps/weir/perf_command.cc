@@ -57,6 +57,12 @@ void add_common(CLI::App& command, PerfOptions& options) {
           "gives)")
       ->check(CLI::Range(1228, 65535))
       ->type_name("BYTES");
+  add_bandwidth(command, options.nic_bits_per_s, "Send no faster than this, all workers together");
+  command
+      .add_option("--nic", options.nic,
+                  "Interface that this is the rate of (default: that of the address to listen at)")
+      ->needs("--nic-bandwidth")
+      ->type_name("NAME");
   command.add_flag("--portable", options.portable_link, "Use the portable link instead of Linux's offloads");
   command.add_flag("--openssl", options.openssl, "Use OpenSSL's AES instead of the fastest there is");
   command.add_option("--buffers", options.buffers.memory, "What large messages live in")
@@ -250,6 +256,8 @@ Config to_config(const PerfOptions& options, std::shared_ptr<Witness> witness) {
   config.executor_threads = options.mode == Mode::threads && options.has_large ? 1 : 0;
   raise_to(options.largest_bytes, config.limits);
   if (options.mtu != 0) config.datagram_bytes = static_cast<std::size_t>(options.mtu - ip_and_udp_bytes(options.is_v6));
+  config.nic_bits_per_s = options.nic_bits_per_s;
+  config.nic = options.nic;
   config.portable_link = options.portable_link;
   config.openssl_aead = options.openssl;
   config.buffers = options.buffers;

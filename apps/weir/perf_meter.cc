@@ -90,6 +90,9 @@ std::string PerfMeter::summary(const PerfClientOptions& options) const {
                       in_bytes(sent), with_commas(ended_.packets_sent - began_.packets_sent),
                       with_commas(ended_.packets_control_only - began_.packets_control_only), in_bytes(again),
                       100 * share(again, sent), share(ended_.payload_bytes_sent - began_.payload_bytes_sent, sent));
+  if (const std::uint64_t waited_ns = ended_.nic_wait_ns - began_.nic_wait_ns; waited_ns != 0) {
+    text += fmt::format("nic       waited for {:.2f} s\n", static_cast<double>(waited_ns) * 1e-9);
+  }
   text += fmt::format("cpu       {:.2f} s, {:.0f} % of a core\n", cpu_s_, 100 * cpu_s_ / seconds());
   return text;
 }
@@ -138,6 +141,8 @@ std::string PerfMeter::json(const PerfClientOptions& options, std::uint32_t data
       .add("packets_sent", ended_.packets_sent - began_.packets_sent)
       .add("packets_received", ended_.packets_received - began_.packets_received)
       .add("packets_control_only", ended_.packets_control_only - began_.packets_control_only)
+      .add("nic_waits", ended_.nic_waits - began_.nic_waits)
+      .add("nic_wait_s", static_cast<double>(ended_.nic_wait_ns - began_.nic_wait_ns) * 1e-9)
       .add("packets_lost", ended_.packets_lost - began_.packets_lost)
       .add("send_calls", ended_.send_calls - began_.send_calls)
       .add("receive_calls", ended_.receive_calls - began_.receive_calls)

@@ -25,6 +25,8 @@ struct PerfOptions : SecurityOptions {
   int core = -1;
   int mtu = 0;  // of the IP layer, as interfaces state it; 0: what the path gives
   int workers = 1;
+  std::uint64_t nic_bits_per_s = 0;  // 0: as fast as it goes
+  std::string nic;                   // empty: what has the address
   bool portable_link = false;
   bool openssl = false;
   BufferPlan buffers;

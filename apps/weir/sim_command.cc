@@ -21,6 +21,7 @@ struct Options {
   std::uint64_t seed = 1;
   std::uint64_t seeds = 1;
   std::string scenario;
+  std::uint64_t nic_bits_per_s = 0;
   bool trace = false;
   bool each = false;
 };
@@ -46,13 +47,18 @@ int run_command(const Options& options) {
     scenarios.push_back(options.scenario);
   }
   if (options.seeds > 1) {
-    const auto reports = sim::run_many(
-        {.first_seed = options.seed, .count = options.seeds, .scenarios = scenarios, .each = options.each});
+    const auto reports = sim::run_many({.first_seed = options.seed,
+                                        .count = options.seeds,
+                                        .scenarios = scenarios,
+                                        .nic_bytes_per_second = options.nic_bits_per_s / 8,
+                                        .each = options.each});
     return reports.violations == 0 ? 0 : 1;
   }
   int exit_code = 0;
   for (std::string_view name : scenarios) {
-    const sim::Report report = sim::run(sim::make_scenario(name, options.seed).value(), {.trace = options.trace});
+    sim::Scenario scenario = sim::make_scenario(name, options.seed).value();
+    scenario.nic_bytes_per_second = options.nic_bits_per_s / 8;
+    const sim::Report report = sim::run(scenario, {.trace = options.trace});
     sim::print(stdout, report);
     if (!report.violations.empty()) exit_code = 1;
   }
@@ -90,6 +96,7 @@ void add_sim_command(CLI::App& app) {
   command->add_option("--seeds", options->seeds, "Run so many seeds from --seed on, taking the scenarios in turn")
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000'000}))
       ->capture_default_str();
+  add_bandwidth(*command, options->nic_bits_per_s, "Let each host send no faster than this");
   command->add_flag("--trace", options->trace, "Print every event with its virtual time (with one seed)");
   command->add_flag("--each", options->each, "With --seeds: a line for every run, not only for those that failed");
   command->callback([options] {

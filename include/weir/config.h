@@ -108,6 +108,10 @@ struct Config {
   Idle idle = Idle::adaptive;
   int executor_threads = 1;  // threads for handlers registered with serve(); 0 or no workers: they run on the worker
 
+  // What the network interface carries, in bits per second. All workers and pools of the process that name this
+  // interface, and a rate, send no faster together; they must name the same rate. 0: as fast as it goes.
+  std::uint64_t nic_bits_per_s = 0;
+  std::string nic{};  // its name; empty: the interface that has the address of `listen`; 0.0.0.0 and none: one for all
   std::size_t datagram_bytes = 65'507;  // largest datagram to try for; 1,472 is Ethernet's
   std::size_t socket_buffer_bytes = 16 << 20;
   bool portable_link = false;  // plain sendmsg/recvmsg instead of Linux offloads

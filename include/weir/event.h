@@ -205,6 +205,8 @@ struct Counters {
   std::uint64_t regions_granted = 0, regions_revoked = 0, regions_exhausted = 0, regions_lost = 0, writes_refused = 0;
   std::uint64_t records_forged = 0;  // of large messages: arrived, but did not authenticate when they were opened
   std::uint64_t handlers_threw = 0;
+  std::uint64_t nic_waits = 0,
+                nic_wait_ns = 0;  // times, and how long, that something waited for Config::nic_bits_per_s
   std::uint64_t polls = 0, send_calls = 0, receive_calls = 0;
 
   Counters& operator+=(const Counters& other);

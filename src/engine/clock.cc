@@ -73,6 +73,9 @@ void Core::on_timeout(Instant now) {
         break;
       case TimerKind::link:
         break;  // collect() gives the turns that are due
+      case TimerKind::nic:
+        nic->is_due = true;
+        break;
       case TimerKind::peer: {
         Peer& peer = owner_of<Peer>(timer);
         if (peer.path == kNoPath) {  // it has rested long enough
@@ -202,8 +205,10 @@ void Core::update_timer(Path& path, Instant now) {
     const Instant since = silent_since(heard(path), silence);
     next = earliest(next, since + silence);
     next = earliest(next, std::max(since, path.last_sent) + keepalive_of(path));
-    // A probe that the window does not let out waits for acknowledgements, not for time.
-    if (path.state == Path::State::open && path.congestion.may_send(path.loss.bytes_in_flight())) {
+    // A probe that the window does not let out waits for acknowledgements, not for time; one that waits for the NIC has
+    // its turn there.
+    if (!waits_for_nic(path) && path.state == Path::State::open &&
+        path.congestion.may_send(path.loss.bytes_in_flight())) {
       next = earliest(next, path.mtu.deadline());
     }
   } else {
@@ -259,6 +264,7 @@ void Core::end_path(Path& path, Code code, const char* sentence, bool requeue, I
     open_paths.erase(named);
   }
   forget_change(path);
+  if (nic != nullptr) nic->stop_waiting(path_numbers.index_of(path.id));
   links.leave(path.link, now);
   wheel.cancel(path.timer);
   Member* const member = path.member();

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -13,6 +14,7 @@
 #include "crypto/derive.h"
 #include "engine/credential.h"
 #include "engine/siblings.h"
+#include "schedule/nic_shaper.h"
 #include "token/ahead.h"
 #include "weir/config.h"
 
@@ -40,10 +42,11 @@ struct EngineConfig {
   Siblings* siblings = nullptr;       // the way to the others, if there are any
   bool accepts = false;               // answers hellos
   bool openssl_aead = false;
-  std::size_t datagram_bytes = 65'507;   // largest to try for
-  std::size_t receive_buffer_bytes = 0;  // what the kernel really gave; 0: unknown, no bound from it
-  buffer::Memory* memory = nullptr;      // for large messages that arrive; null: none does
-  bool opens_arrivals = false;           // as they come, because no other thread could: see place_slice()
+  std::size_t datagram_bytes = 65'507;         // largest to try for
+  std::size_t receive_buffer_bytes = 0;        // what the kernel really gave; 0: unknown, no bound from it
+  std::shared_ptr<schedule::NicShaper> nic{};  // that carries its packets, shared with others; null: as fast as it goes
+  buffer::Memory* memory = nullptr;            // for large messages that arrive; null: none does
+  bool opens_arrivals = false;                 // as they come, because no other thread could: see place_slice()
   std::uint64_t ahead_bytes = token::Ahead::kDefaultBytes;  // for which a sender is given memory before they come
   int numa_node = -1;  // where that should be: near whoever writes into it; -1: wherever
   // The peer has all of a request whose call asked to be told (OutgoingCall::tells_sent). Inside Engine::deliver(), at

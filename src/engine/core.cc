@@ -70,6 +70,9 @@ Core::Core(const EngineConfig& config_, crypto::Entropy& entropy_, Subscriber* s
       arena(new std::byte[kArenaBytes]) {
   events.set_now(now);
   link_timer.tag = static_cast<std::uint32_t>(TimerKind::link);
+  if (config.nic != nullptr) {
+    nic = std::make_unique<NicTurns>(config.nic, paths.max_objects(), static_cast<std::uint32_t>(TimerKind::nic));
+  }
   incarnation = config.incarnation;
   if (incarnation == crypto::Incarnation{}) entropy.fill(incarnation);
   WEIR_CHECK(config.secret.has_value() != has_identity(), "a shared secret or a book of credentials, and not both");

@@ -20,6 +20,7 @@
 #include "engine/bounds.h"
 #include "engine/engine.h"
 #include "engine/hello_gate.h"
+#include "engine/nic_turns.h"
 #include "engine/path.h"
 #include "engine/path_numbers.h"
 #include "engine/return_box.h"
@@ -436,6 +437,11 @@ struct Core : Bounds {
            path.announce_path || path.probe_response_owed || path.probe_wanted || path.credit_levels_owed != 0 ||
            path.responses_owed != 0 || (path.peer != nullptr && path.peer->path == path.id && path.peer->has_queued());
   }
+  // Levels of the messages that wait for their turn, a bit each; and of the large ones that are being written.
+  static unsigned waiting_levels(const Path& path);
+  static unsigned slice_levels(const Path& path) {
+    return path.large == nullptr ? 0 : path.large->writing.occupied_levels();
+  }
   void pack_path(Path& path, std::vector<Train>& out, Instant now);
   // Whether what is more urgent than the least urgent of these levels, a bit each, may come while a long train is sent.
   bool more_urgent_may_come(unsigned levels, Instant now) const;
@@ -473,6 +479,17 @@ struct Core : Bounds {
   void serve(SharedLink& link, LinkLine& line, std::vector<Train>& out, Instant now);
   bool has_arena() const { return kArenaBytes - arena_used > 2 * config.datagram_bytes; }
   void probe_mtu(Path& path, std::vector<Train>& out, Instant now);
+
+  // ---- nic_turns.cc ----
+  // Whether the NIC takes one more packet of the path, which has its turn. end_nic_turn() lets the path wait if not.
+  bool has_nic_room(std::size_t bytes, Instant now) {
+    return nic == nullptr || nic->has_room(bytes, events.counters, now);
+  }
+  bool waits_for_nic(const Path& path) const {
+    return nic != nullptr && nic->is_waiting(path_numbers.index_of(path.id));
+  }
+  void end_nic_turn(Path& path, Instant now);
+  void serve_nic_line(std::vector<Train>& out, Instant now);
 
   // ---- clock.cc ----
   void touch(Path& path) {
@@ -644,6 +661,7 @@ struct Core : Bounds {
   bool is_held_by_link = false;         // the path that is being packed
   bool is_held_by_replies = false;      // its next request
   schedule::Timer link_timer;           // for turns that wait for time alone
+  std::unique_ptr<NicTurns> nic;        // null: what carries the packets has no rate
 
   // ---- work ----
   const ForkGuard fork_guard;            // a forked child delivers, seals and sends nothing

@@ -23,23 +23,19 @@ void prefetch_next_part(const OutgoingCall& call) {
   for (std::size_t i = 0; i < bytes; i += kCacheLine) __builtin_prefetch(next + i);
 }
 
-// Levels of the messages that wait for their turn, a bit each.
-unsigned waiting_levels(const Path& path) {
-  unsigned levels = path.replies.occupied_levels();
-  if (path.partial != nullptr) levels |= 1u << path.partial->priority;
-  if (path.peer != nullptr) levels |= path.peer->queue.occupied_levels();  // nested calls, too
-  return levels;
-}
-
 // Frames for which the peer may be waiting.
 bool owes_control(const Path& path) {
   return path.probe_wanted || path.probe_response_owed || path.announce_path || path.credit_levels_owed != 0;
 }
 
-// Of the large messages that are being written, likewise.
-unsigned slice_levels(const Path& path) { return path.large == nullptr ? 0 : path.large->writing.occupied_levels(); }
-
 }  // namespace
+
+unsigned Core::waiting_levels(const Path& path) {
+  unsigned levels = path.replies.occupied_levels();
+  if (path.partial != nullptr) levels |= 1u << path.partial->priority;
+  if (path.peer != nullptr) levels |= path.peer->queue.occupied_levels();  // nested calls, too
+  return levels;
+}
 
 // Whatever is urgent and comes while a long train is sent waits for its end. What was sent lately is expected again.
 bool Core::more_urgent_may_come(unsigned levels, Instant now) const {
@@ -79,15 +75,16 @@ void Core::pack_path(Path& path, std::vector<Train>& out, Instant now) {
   // train.
   const std::size_t paced_bytes = path.pacer.next_send(now) <= now ? path.pacer.rate() / kTrainsPerSecond : 0;
   for (std::size_t segments = 0; segments < kMaxSegments; ++segments) {
+    const bool something = has_something(path);
     const bool path_open =
-        path.probes_owed != 0 ||
-        (path.congestion.may_send(path.loss.bytes_in_flight()) &&
-         (static_cast<std::size_t>(train_end - train_begin) < paced_bytes || path.pacer.next_send(now) <= now) &&
-         path.loss.sent().size() < path.loss.sent().bound() / 2 &&  // the rest is for probes and what elicits nothing
-         !path.frames.nearly_full(config.datagram_bytes / wire::kReplyBytes));
+        (path.probes_owed != 0 ||
+         (path.congestion.may_send(path.loss.bytes_in_flight()) &&
+          (static_cast<std::size_t>(train_end - train_begin) < paced_bytes || path.pacer.next_send(now) <= now) &&
+          path.loss.sent().size() < path.loss.sent().bound() / 2 &&  // the rest is for probes and what elicits nothing
+          !path.frames.nearly_full(config.datagram_bytes / wire::kReplyBytes))) &&
+        (!something || has_nic_room(path.mtu.current(), now));
     const bool window_open = path_open && (path.probes_owed != 0 || has_turn(path, now));
     const bool ack_due = path.ack_policy.due(now);
-    const bool something = has_something(path);
     if (!ack_due && (!something || !window_open)) break;
 
     const bool confirming = path.state == Path::State::confirming;
@@ -270,6 +267,7 @@ void Core::probe_mtu(Path& path, std::vector<Train>& out, Instant now) {
     touch(path);
     return;
   }
+  if (!has_nic_room(*size, now)) return;
   std::byte* const packet = arena.get() + arena_used;
   std::byte* const text = packet + wire::kHeaderBytes;
   std::byte* const end = packet + *size - wire::kTagBytes;
@@ -317,7 +315,9 @@ void Core::collect(std::vector<Train>& out, Instant now) {
   if (returned->has_some()) take_returned(now);
   if (!held_asks.empty()) serve_held_asks(now);
   links.settle(now);
+  const std::size_t plain_before = plain.size();
   send_plain_datagrams(out);
+  if (nic != nullptr && arena_used != 0) nic->charge(arena_used, plain_before - plain.size(), now);
   // One train for each path that has something, so that it leaves at once; those with more come again next time.
   touching.swap(touched);
   if (touching.size() > 1) order_by_urgency();
@@ -342,6 +342,7 @@ void Core::collect(std::vector<Train>& out, Instant now) {
   }
   touching.clear();
   serve_lines(out, now);
+  if (nic != nullptr) serve_nic_line(out, now);
   links.end_turn();
 }
 
@@ -349,6 +350,7 @@ void Core::collect(std::vector<Train>& out, Instant now) {
 void Core::send_from(Path& path, std::vector<Train>& out, Instant now) {
   const std::uint32_t id = path.id;
   is_held_by_link = is_held_by_replies = false;
+  if (nic != nullptr) nic->begin(id, events.counters, path.remote.is_v4());
   // A slice would take the one packet that may leave whatever the window says, which a response needs.
   const bool slices_first =
       path.responses_owed == 0 && std::countr_zero(slice_levels(path)) < std::countr_zero(waiting_levels(path));
@@ -356,6 +358,7 @@ void Core::send_from(Path& path, std::vector<Train>& out, Instant now) {
   pack_path(path, out, now);
   if (find_path(id) == nullptr) return;  // a path that is used up ends itself
   if (!slices_first) pack_slices(path, out, now);
+  if (nic != nullptr) end_nic_turn(path, now);
   const bool waits_for_link = is_held_by_link && (has_something(path) || has_slices(path));
   if (waits_for_link || (is_held_by_replies && path.peer->has_queued())) {
     const unsigned levels = waiting_levels(path) | slice_levels(path);

@@ -50,7 +50,7 @@ using transfer::OutgoingCall;
 
 inline constexpr std::uint32_t kNoPath = ~std::uint32_t{0};
 
-enum class TimerKind : std::uint32_t { call, path, peer, retry, writer, pause, arrival, regions, link };
+enum class TimerKind : std::uint32_t { call, path, peer, retry, writer, pause, arrival, regions, link, nic };
 
 struct Peer;
 

@@ -185,8 +185,8 @@ void Core::pack_slices(Path& path, std::vector<Train>& out, Instant now) {
          path.loss.bytes_in_flight() < path.large->in_flight_bytes &&
          (train_bytes < paced_bytes || path.pacer.next_send(now) <= now) &&
          path.loss.sent().size() < path.loss.sent().bound() / 2 && !path.frames.nearly_full(1) && has_turn(path, now));
-    if (!window_open) {
-      more = false;  // an acknowledgement or the pacer's timer goes on from here
+    if (!window_open || !has_nic_room(size, now)) {
+      more = false;  // an acknowledgement, the pacer's timer or the NIC's goes on from here
       break;
     }
     if (data_segments.size() == data_segments.capacity() ||

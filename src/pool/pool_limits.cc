@@ -156,6 +156,13 @@ std::string PoolState::limits() const {
     of_handshakes = limits.credentials * kCredentialBytes + handshake::CallerNames::kMaxListBytes +
                     (std::size_t{limits.handshakes_in} + limits.handshakes_out) * kHandshakeBytes;
   }
+  if (nic_ != nullptr) {
+    page.line("nic_bits_per_s",
+              std::to_string(config_.nic_bits_per_s) + " bits per second, for all workers and pools at " +
+                  (nic_->interface.empty() ? std::string("addresses of no known interface") : nic_->interface));
+    page.bytes("most bytes that they send there at once",
+               std::max<std::uint64_t>(nic_->shaper->depth(), config_.datagram_bytes));
+  }
   page.heading("in force at each worker, also after what the kernel gave");
   if (!posts_.empty()) page.lines(posts_.front()->limits_text());
   page.line("socket buffers", clamped_buffers_.empty() ? in_bytes(config_.socket_buffer_bytes) : clamped_buffers_);

@@ -91,6 +91,12 @@ Result<void> PoolState::open_posts() {
     if (!listen) return std::unexpected(listen.error());
     bind = *listen;
   }
+  if (config_.nic_bits_per_s != 0) {
+    auto joined = pool::join_nic(config_.nic.empty() ? pool::interface_of(bind) : config_.nic, config_.nic_bits_per_s,
+                                 worker::read_clock());
+    if (!joined) return std::unexpected(joined.error());
+    nic_ = *std::move(joined);
+  }
   return config_.identity.is_set() ? open_with_identity(bind) : open_with_secret(bind);
 }
 
@@ -211,6 +217,7 @@ pool::Post& PoolState::add_post(std::size_t index, OpenedLink opened, engine::En
   engine.openssl_aead = config_.openssl_aead;
   engine.datagram_bytes = config_.datagram_bytes;
   engine.receive_buffer_bytes = report.receive_buffer_bytes;
+  if (nic_ != nullptr) engine.nic = nic_->shaper;
   engine.payloads_are_short = [buffers = buffers_] { return buffers->used_bytes() > buffers->bound_bytes() / 2; };
   if (index < config_.places.size()) engine.numa_node = worker::node_of(config_.places[index]);
   engine.limits = config_.limits;

@@ -15,6 +15,7 @@
 #include "base/fork_guard.h"
 #include "pool/executor.h"
 #include "pool/handshaker.h"
+#include "pool/nics.h"
 #include "pool/peer_entry.h"
 #include "pool/placement.h"
 #include "pool/post.h"
@@ -111,6 +112,7 @@ class PoolState {
   std::shared_ptr<pool::Executor> executor_;
   std::shared_ptr<pool::Handshaker> handshaker_;  // identity mode
   std::shared_ptr<pool::Forwarding> forwarding_;  // of workers that share a port
+  std::shared_ptr<pool::Nic> nic_;                // null: no rate is configured
   // One per worker; if workers share a port, one more per worker for its calls, from first_caller_ on.
   std::vector<std::shared_ptr<pool::Post>> posts_;
   std::size_t first_caller_ = 0;

@@ -10,6 +10,7 @@
 #include "link/link.h"
 #include "peer/handshake_plan.h"
 #include "peer/secret_map.h"
+#include "schedule/nic_shaper.h"
 #include "weir/pool.h"
 
 namespace weir::pool {
@@ -45,6 +46,7 @@ Error refuse(std::string sentence) { return {Code::invalid_argument, std::move(s
 
 Result<void> validate(const Config& config) {
   constexpr std::uint64_t kLarge = std::uint64_t{1} << 40;
+  constexpr std::size_t kMostNicName = 64;
   constexpr std::size_t kMostInline = 60'000;  // with its frame it fits into the largest message block
   const Limits& limits = config.limits;
 
@@ -86,6 +88,18 @@ Result<void> validate(const Config& config) {
     return std::unexpected(refuse("watchdog must not be negative; 0 turns it off"));
   }
   if (config.watchdog > kLongest) return std::unexpected(refuse("watchdog must be at most 365 days; 0 turns it off"));
+
+  if (config.nic_bits_per_s != 0 && (config.nic_bits_per_s < 8 * schedule::NicShaper::kLeastRate ||
+                                     config.nic_bits_per_s > 8 * schedule::NicShaper::kMostRate)) {
+    return std::unexpected(
+        refuse("nic_bits_per_s must be 0 or between 8000 and 1000000000000, not " + number(config.nic_bits_per_s)));
+  }
+  if (config.nic.size() > kMostNicName) {
+    return std::unexpected(refuse("nic must have at most 64 bytes, not " + number(config.nic.size())));
+  }
+  if (!config.nic.empty() && config.nic_bits_per_s == 0) {
+    return std::unexpected(refuse("nic names what nic_bits_per_s is the rate of; give both"));
+  }
 
   std::vector<Bound> bounds = {
       {"executor_threads", static_cast<std::uint64_t>(config.executor_threads), 0, 1'024},
