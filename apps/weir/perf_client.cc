@@ -71,6 +71,7 @@ class PerfClient {
       length[i] = static_cast<std::byte>(options.reply_bytes >> (8 * i));
     }
     if (options.has_large) call_options_.deadline = kLargeDeadline;
+    call_options_.max_reply = options.max_reply;
     if (body_.size() >= kReplyLengthBytes) {
       std::ranges::copy(length, body_.begin());
     } else {
@@ -325,7 +326,8 @@ class PerfClient {
       std::int64_t began_ns = meter_.stamp();
       Result<Payload> payload = co_await make_payload();
       if (!payload && !complete_with(payload.error())) break;
-      auto broadcast = pool_.broadcast(peers_, method_, *payload, {.deadline = kLargeDeadline});
+      auto broadcast =
+          pool_.broadcast(peers_, method_, *payload, {.deadline = kLargeDeadline, .max_reply = options_.max_reply});
       BroadcastOutcome outcome = co_await std::move(broadcast);
       if (outcome.reached() ? !complete(began_ns) : !complete_with(first_error_of(outcome))) break;
     }

@@ -164,6 +164,8 @@ void add_client(CLI::App& perf, const PatternHelp& help) {
       add_size(*command, "--size", options->request_bytes, 0,
                "Bytes of a request; more than 64 MiB need --largest at the server");
       add_size(*command, "--reply", options->reply_bytes, 0, "Bytes of a reply; likewise");
+      add_size(*command, "--max-reply", options->max_reply, 0,
+               "Bytes of the largest reply to accept: less memory is reserved for each call; 0: any");
       break;
     case Pattern::get:
       options->request_bytes = 0;
@@ -178,6 +180,9 @@ void add_client(CLI::App& perf, const PatternHelp& help) {
       // The first bytes of a broadcast say how long the replies shall be.
       add_size(*command, "--size", options->request_bytes, help.pattern == Pattern::put ? 1 : kReplyLengthBytes,
                "Bytes to send; more than 64 MiB need --largest at the server");
+      if (help.pattern == Pattern::broadcast) {
+        add_size(*command, "--max-reply", options->max_reply, 0, "Bytes of the largest reply to accept; 0: any");
+      }
       break;
   }
   CLI::Option* seconds = command->add_option("--seconds", options->seconds, "How long to measure")

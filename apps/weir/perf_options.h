@@ -69,6 +69,7 @@ struct PerfClientOptions : PerfOptions {
   std::uint32_t window = 1;
   std::uint64_t request_bytes = 32;
   std::uint64_t reply_bytes = 32;
+  std::uint64_t max_reply = 0;  // CallOptions::max_reply
   double seconds = 10;
   std::uint64_t count = 0;  // 0: as many as `seconds` allow
   double warm_up_seconds = 0.2;

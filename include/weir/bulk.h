@@ -199,6 +199,7 @@ struct BroadcastOptions {
   int priority = 3;                      // 0 (most urgent) to 7
   std::chrono::nanoseconds deadline{0};  // of each call; 0: Timeouts::default_deadline
   std::string_view header{};
+  std::uint64_t max_reply = 0;  // of each peer: CallOptions::max_reply
   StragglerReport report{};
   After after{};  // what each of the calls comes after
 };

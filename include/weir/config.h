@@ -138,9 +138,12 @@ struct CallOptions {
   int priority = 3;                      // 0 (most urgent) to 7
   std::chrono::nanoseconds deadline{0};  // from now; 0: Timeouts::default_deadline
   std::string_view header{};             // copied at the call
-  bool wait_for_ready = false;           // a peer or method that is not up yet is tried again until the deadline
-  bool tracked = false;                  // others may come after it: Call::sent() and Call::responded()
-  After after{};                         // what it comes after; its deadline runs meanwhile
+  // Bytes of the largest reply that it accepts, header and body: room for it is reserved until the call completes. 0:
+  // Limits::inline_bytes is reserved, and any reply is accepted; so it is from 4 GiB on. A larger reply is `too_large`.
+  std::uint64_t max_reply = 0;
+  bool wait_for_ready = false;  // a peer or method that is not up yet is tried again until the deadline
+  bool tracked = false;         // others may come after it: Call::sent() and Call::responded()
+  After after{};                // what it comes after; its deadline runs meanwhile
 };
 
 }  // namespace weir

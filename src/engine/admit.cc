@@ -46,10 +46,11 @@ void Core::serve_answer_line(std::uint8_t level) {
     if (answers.is_full(level)) return line.see_all();
     IncomingTransfer& transfer = *line.take_turn().first;
     Path& path = *find_path(transfer.path);  // requests do not wait any longer than their paths are there
-    if (!answers.take(level, path.accounts[level].answers())) continue;
+    const std::uint32_t room = answer_room_of(transfer);
+    if (!answers.take(level, path.accounts[level].answers(), room)) continue;
     stop_waiting(path, transfer);
-    line.charge(transfer.priority, answers.largest());
-    transfer.answer_room = static_cast<std::uint32_t>(answers.largest());
+    line.charge(transfer.priority, room);
+    transfer.answer_room = room;
     queue_delivery(transfer);
   }
 }

@@ -48,11 +48,13 @@ void Core::owe_credit(Path& path) {
 }
 
 void Core::answer(IncomingTransfer& transfer, ByteSpan header, ByteSpan body, bool failed, Instant now) {
+  const std::size_t bytes = header.size() + body.size();
+  if (bytes > transfer.max_reply && !failed) [[unlikely]]
+    return answer_too_long(transfer, bytes, now);
   Path* const path = path_of(transfer);
   finish_credit(transfer, path);
   if (path == nullptr || transfer.cancelled.load(std::memory_order_relaxed)) [[unlikely]]
     return release_incoming(transfer, path);
-  const std::size_t bytes = header.size() + body.size();
   transfer::Block* const request = std::exchange(transfer.block, nullptr);  // of one that had to wait
   std::byte* to = transfer.inline_bytes;
   if (bytes > IncomingTransfer::kInlineBytes) {
@@ -91,8 +93,14 @@ void Core::answer_error(IncomingTransfer& transfer, Code code, bool may_have_run
                         Instant now) {
   const auto ran = transfer.is_final ? wire::Ran::never : may_have_run ? wire::Ran::maybe : wire::Ran::not_now;
   const std::byte head[2] = {static_cast<std::byte>(code), static_cast<std::byte>(ran)};
-  const std::size_t room = config.limits.inline_bytes;
+  const std::size_t room = longest_reply_message(transfer.max_reply, config.limits.inline_bytes) - sizeof(head);
   answer(transfer, head, as_bytes(sentence.substr(0, room)), true, now);
+}
+
+// The handler has run, but its caller does not accept so long a reply: it is not sent.
+void Core::answer_too_long(IncomingTransfer& transfer, std::uint64_t bytes, Instant now) {
+  const Error error = reply_too_long(bytes, transfer.max_reply);
+  answer_error(transfer, error.code(), error.may_have_run(), error.message(), now);
 }
 
 void Core::on_reply_acked(Path& path, const SentFrame& frame, Instant now) {

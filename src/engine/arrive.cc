@@ -50,7 +50,10 @@ Core::Verdict Core::begin_arrival(Path& path, IncomingTransfer* transfer, Outgoi
   if (header.size() > buffer::kLargestHeaderBytes) return Verdict::violation;
   const std::uint8_t purse = call != nullptr ? token::kReplyPurse : token::request_purse(level_of(*transfer));
   const std::uint64_t cost = buffer::landing_cost(cargo.body_bytes);
-  if (config.memory == nullptr || cargo.body_bytes > config.limits.message_bytes || !grants.can_ever(purse, cost)) {
+  const bool is_accepted =
+      call == nullptr || call->max_reply == wire::kAnyReply || cargo.body_bytes + header.size() <= call->max_reply;
+  if (config.memory == nullptr || cargo.body_bytes > config.limits.message_bytes || !grants.can_ever(purse, cost) ||
+      !is_accepted) {
     refuse_arrival(path, transfer, call, id, Code::too_large, now);
     return Verdict::fine;
   }
@@ -371,10 +374,13 @@ void Core::refuse_arrival(Path& path, IncomingTransfer* transfer, OutgoingCall* 
     return;
   }
   acknowledge_transfer(path, wire::Side::reply, id);
+  // Whose bound it is that the reply exceeds.
+  const bool is_bounded = call->max_reply < config.limits.message_bytes;
   fail_call(*call, code,
-            code == Code::too_large ? "the reply is larger than this side's limit for large messages"
-            : code == Code::timeout ? "the peer lost the memory for its reply and did not ask for other"
-                                    : "there is no memory for the reply",
+            code == Code::too_large && is_bounded ? kReplyTooLong
+            : code == Code::too_large             ? "the reply is larger than this side's limit for large messages"
+            : code == Code::timeout               ? "the peer lost the memory for its reply and did not ask for other"
+                                                  : "there is no memory for the reply",
             now);
 }
 

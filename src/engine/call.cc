@@ -85,7 +85,7 @@ std::uint32_t Core::take_slot(Path& path, OutgoingCall& call, Instant now) {
   ++path.outstanding;
   ++calls_sent;
   --calls_queued;
-  reply_room_used += config.limits.inline_bytes;
+  reply_room_used += reply_room_of(call.max_reply, config.limits.inline_bytes);
   links.on_asked(path.link, call, now);
   return slot;
 }
@@ -139,11 +139,21 @@ void Core::leave_path(OutgoingCall& call, std::uint32_t reply_bytes) {
   --calls_sent;
   // A slot is free again, and so is reply room: something may be waiting for either.
   if (peer.has_queued()) touch(path);
-  give_reply_room();
+  give_reply_room(call);
 }
 
-void Core::give_reply_room() {
-  reply_room_used -= config.limits.inline_bytes;
+void Core::give_reply_room(const OutgoingCall& call) {
+  reply_room_used -= reply_room_of(call.max_reply, config.limits.inline_bytes);
+  if (!waiting_for_room.empty()) [[unlikely]]
+    wake_for_reply_room();
+}
+
+// Not before there is room for any reply: otherwise small replies would take it all as it comes, and a call that needs
+// more would wait for ever. All may look then; room for the largest reply is kept for one path, in turn, until that has
+// looked.
+void Core::wake_for_reply_room() {
+  if (reply_room_used + config.limits.inline_bytes > config.limits.reply_bytes) return;
+  room_kept_for = waiting_for_room[room_turns++ % waiting_for_room.size()];
   for (const std::uint32_t id : waiting_for_room) {
     if (Path* waiting = find_path(id)) {
       waiting->waits_for_room = false;
@@ -153,6 +163,33 @@ void Core::give_reply_room() {
   waiting_for_room.clear();
 }
 
+void Core::end_room_turn() {
+  room_kept_for = kNoPath;
+  if (!waiting_for_room.empty()) wake_for_reply_room();
+}
+
+// Room for the reply of a call from outside handlers. Nobody overtakes the paths that wait for some.
+bool Core::has_reply_room(const Path& path, const OutgoingCall& call) {
+  std::size_t bytes = reply_room_of(call.max_reply, config.limits.inline_bytes);
+  if (room_kept_for != kNoPath && room_kept_for != path.id) [[unlikely]] {
+    const Path* const other = find_path(room_kept_for);
+    if (other == nullptr || other->peer == nullptr || !other->peer->has_queued()) {
+      room_kept_for = kNoPath;
+    } else {
+      bytes += config.limits.inline_bytes;
+    }
+  }
+  if (!waiting_for_room.empty() && room_kept_for != path.id) return false;
+  return reply_room_used + bytes <= config.limits.reply_bytes;
+}
+
+// A reply that is longer than was reserved for ends its call. So does one that is longer than the call accepts, whether
+// or not its caller has room for it.
+bool Core::is_too_long(const OutgoingCall& call, const wire::ReplyFrame& frame) const {
+  if (frame.part.total > longest_reply_message(call.max_reply, config.limits.inline_bytes)) return true;
+  return frame.part.total > call.max_reply && !frame.failed && !frame.is_large;
+}
+
 Core::Verdict Core::on_reply(Path& path, const wire::ReplyFrame& frame, detail::Pin* buffer, Instant now) {
   const wire::MessagePart& part = frame.part;
   if (part.id.slot >= path.calls.size()) return part.id.slot < path.max_calls ? Verdict::fine : Verdict::violation;
@@ -160,9 +197,12 @@ Core::Verdict Core::on_reply(Path& path, const wire::ReplyFrame& frame, detail::
   if (call == nullptr || call->generation != part.id.generation) return Verdict::fine;  // it ended before
   if (call->has_arrival) return Verdict::fine;                                          // the same opening again
   if (call->tells_sent && !frame.failed) [[unlikely]]
-    on_sent(*call);                                                // whatever becomes of the reply
-  if (part.total > config.limits.inline_bytes + 2) [[unlikely]] {  // beyond what we reserved; 2: an error's code
-    fail_call(*call, Code::too_large, "the reply is larger than this side's limit for inline messages", now);
+    on_sent(*call);  // whatever becomes of the reply
+  if (is_too_long(*call, frame)) [[unlikely]] {
+    fail_call(*call, Code::too_large,
+              call->max_reply == wire::kAnyReply ? "the reply is larger than this side's limit for inline messages"
+                                                 : kReplyTooLong,
+              now);
     return Verdict::fine;
   }
   Completion done{.call = call,

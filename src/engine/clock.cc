@@ -249,7 +249,7 @@ void Core::end_path(Path& path, Code code, const char* sentence, bool requeue, I
     call->hook = {};
     --calls_sent;
     ++calls_queued;
-    give_reply_room();
+    give_reply_room(*call);
     peer->queue.push_front(*call);
   }
   for (IncomingSlot& slot : path.incoming) {

@@ -23,6 +23,7 @@
 #include "engine/nic_turns.h"
 #include "engine/path.h"
 #include "engine/path_numbers.h"
+#include "engine/reply_bound.h"
 #include "engine/return_box.h"
 #include "engine/shared_links.h"
 #include "transfer/arrival.h"
@@ -213,7 +214,13 @@ struct Core : Bounds {
   void let_go(OutgoingCall& call,
               std::uint32_t reply_bytes = kNoReply);  // of its slot, timer, queue, reassembly and reply room
   void leave_path(OutgoingCall& call, std::uint32_t reply_bytes);
-  void give_reply_room();
+  void give_reply_room(const OutgoingCall& call);
+  void wake_for_reply_room();
+  void end_room_turn();
+  bool has_reply_room(const Path& path, const OutgoingCall& call);
+  bool is_too_long(const OutgoingCall& call, const wire::ReplyFrame& frame) const;
+  static constexpr const char* kReplyTooLong =
+      "the reply is larger than the call accepts: raise CallOptions::max_reply, or let the peer send less";
   std::uint32_t take_slot(Path& path, OutgoingCall& call, Instant now);
   void wait_for_reply_room(Path& path) {
     if (path.waits_for_room) return;
@@ -373,6 +380,7 @@ struct Core : Bounds {
   void answer(IncomingTransfer& transfer, ByteSpan header, ByteSpan body, bool failed, Instant now);
   void send_answer(Path& path, IncomingTransfer& transfer, std::size_t bytes, Instant now);
   void answer_error(IncomingTransfer& transfer, Code code, bool may_have_run, std::string_view sentence, Instant now);
+  void answer_too_long(IncomingTransfer& transfer, std::uint64_t bytes, Instant now);
   // `path`: of the transfer, null if that has gone.
   void finish_credit(const IncomingTransfer& transfer, Path* path) {
     if (path == nullptr) [[unlikely]]
@@ -390,16 +398,26 @@ struct Core : Bounds {
   // A complete request: to its handler, or to wait for room for its answer.
   void admit(Path& path, IncomingTransfer& transfer) {
     const std::uint8_t level = level_of(transfer);
-    if ((requests_waiting != 0 && has_to_line_up(path, level)) || !answers.take(level, path.accounts[level].answers()))
-        [[unlikely]]
+    const std::uint32_t room = answer_room_of(transfer);
+    if ((requests_waiting != 0 && has_to_line_up(path, level)) ||
+        !answers.take(level, path.accounts[level].answers(), room)) [[unlikely]]
       return wait_for_answer_room(path, transfer);
-    transfer.answer_room = static_cast<std::uint32_t>(answers.largest());
+    transfer.answer_room = room;
     queue_delivery(transfer);
   }
-  // Nobody overtakes those of its own member and level who wait, nor any for whom there may be room.
+  // For the largest answer that its caller accepts.
+  std::uint32_t answer_room_of(const IncomingTransfer& transfer) const {
+    if (transfer.max_reply == wire::kAnyReply) [[likely]]
+      return static_cast<std::uint32_t>(answers.largest());
+    return answer_bytes_of(longest_reply_message(transfer.max_reply, config.limits.inline_bytes));
+  }
+  // Nobody overtakes those of its own member and level who wait, nor any for whom there may be room. Nor does a request
+  // with a bound take what is left while others wait for room for the largest answer.
   bool has_to_line_up(Path& path, std::uint8_t level) {
     const WaitingRequests* const waiting = waiting_of(path).get();
-    return answer_lines[level].has_unseen() || (waiting != nullptr && !waiting->empty(level));
+    const AnswerLine& line = answer_lines[level];
+    return line.has_unseen() || (line.size() != 0 && answers.is_full(level)) ||
+           (waiting != nullptr && !waiting->empty(level));
   }
   static std::unique_ptr<WaitingRequests>& waiting_of(Path& path) {
     Member* const member = path.member();
@@ -701,7 +719,9 @@ struct Core : Bounds {
   Farewell& farewell_of(std::uint32_t path) { return farewells[(path * 0x9e3779b1u >> 16) % kFarewells]; }
   std::size_t reply_room_used = 0;
   std::vector<std::uint32_t> waiting_for_room;  // paths with a call that found no room for its reply
-  std::vector<OutgoingCall*> delayed;           // patient calls between two tries
+  std::uint32_t room_kept_for = kNoPath;        // a path that was woken and has not looked yet
+  std::uint32_t room_turns = 0;
+  std::vector<OutgoingCall*> delayed;  // patient calls between two tries
   schedule::Timer retry_timer;
   schedule::WeightedQueue<OutgoingCall, &OutgoingCall::hook> held;  // not to be sent before release()
   // Of requests that travel in fragments, and of which somebody is to be told: what the peer has of them.

@@ -216,6 +216,13 @@ std::string Engine::describe_limits() const {
   line("answers due or not acknowledged, all peers, bytes", core.answers.capacity());
   line("answers due or not acknowledged, one member, bytes", core.answers.capacity() / 2);
   line("room reserved for replies, bytes", core.config.limits.reply_bytes);
+  const auto calls_with_room = [&](std::string_view what, std::uint32_t max_reply) {
+    const std::size_t room = reply_room_of(max_reply, core.config.limits.inline_bytes);
+    line(std::string("calls that this is room for, ").append(what), core.config.limits.reply_bytes / room);
+  };
+  calls_with_room("each without CallOptions::max_reply", wire::kAnyReply);
+  constexpr std::uint32_t kSmallReply = 64;
+  calls_with_room("each with CallOptions::max_reply of " + std::to_string(kSmallReply), kSmallReply);
   line("largest large message, bytes", core.config.limits.message_bytes);
   const auto bound = [&](std::string_view what, std::uint8_t purse) {
     line(std::string(what) + ", all peers, bytes", core.grants.bound(purse).total);

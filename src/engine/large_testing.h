@@ -91,6 +91,8 @@ inline const std::byte* end_of_frame(const std::byte* at, const std::byte* end) 
   switch (static_cast<wire::FrameType>(*at)) {
     case wire::FrameType::request:
     case wire::FrameType::large_request:
+    case wire::FrameType::bounded_request:
+    case wire::FrameType::bounded_large_request:
       return skip(wire::RequestFrame{});
     case wire::FrameType::reply:
     case wire::FrameType::large_reply:

@@ -27,8 +27,9 @@ std::uint32_t cut_fragment(std::size_t room, std::uint32_t fixed, std::uint16_t 
 
 bool Packer::may_split() const {
   // The frame's own header, which is the longer one, makes up for that of the frame that `next_bytes_` counts.
-  return next_bytes_ >= Core::kSmallestCutBytes + wire::overhead(wire::kRequestBytes, 1, false) &&
-         room() >= wire::overhead(wire::kRequestBytes, 1, true) + kSmallestFragment;
+  constexpr std::uint32_t kLongestFixed = wire::kRequestBytes + wire::kMaxReplyBytes;
+  return next_bytes_ >= Core::kSmallestCutBytes + wire::overhead(kLongestFixed, 1, false) &&
+         room() >= wire::overhead(kLongestFixed, 1, true) + kSmallestFragment;
 }
 
 // What one call or reply that does not fit whole has left to say, cut to the room there is. 0: it waits for the next
@@ -105,6 +106,7 @@ void Packer::put_request(const OutgoingCall& call, std::uint32_t offset, std::ui
                                           .offset = static_cast<std::uint16_t>(offset)},
                                  .method = call.method,
                                  .time_left_us = time_left_us(call.deadline, now_),
+                                 .max_reply = call.max_reply,
                                  .priority = call.priority,
                                  .depth = call.depth,
                                  .is_large = call.is_large};
@@ -133,12 +135,13 @@ bool Packer::request_again(const SentFrame& frame) {
   if (frame.slot >= path_.calls.size()) return true;
   OutgoingCall* call = path_.calls[frame.slot];
   if (call == nullptr || call->generation != frame.generation) return true;
+  const std::uint32_t fixed = wire::request_bytes(call->max_reply);
   const std::uint32_t length =
       frame.length == call->bytes
-          ? cut(wire::kRequestBytes, call->header_bytes, call->bytes, 0)
-          : std::min<std::uint32_t>(
-                frame.length, cut_fragment(room(), wire::kRequestBytes, call->header_bytes, call->bytes, frame.offset));
-  if (length == 0 && (frame.length != 0 || room() < wire::kRequestBytes + wire::kMessageHeaderBytes)) return false;
+          ? cut(fixed, call->header_bytes, call->bytes, 0)
+          : std::min<std::uint32_t>(frame.length,
+                                    cut_fragment(room(), fixed, call->header_bytes, call->bytes, frame.offset));
+  if (length == 0 && (frame.length != 0 || room() < fixed + wire::kMessageHeaderBytes)) return false;
   put_request(*call, frame.offset, length);
   if (length < frame.length) {
     path_.again.push({.slot = frame.slot,
@@ -350,7 +353,7 @@ bool Packer::may_open(const OutgoingCall& call) {
       std::min((kMaxDepth - call.depth) * std::max(path_.max_calls / 32, 1u), path_.max_calls / 2);
   if (path_.next_generation > wire::kMaxGeneration) return false;  // this path has named all the calls it can
   if (path_.calls.taken() + reserved >= path_.max_calls) return false;
-  if (call.depth == 0 && core_.reply_room_used + core_.config.limits.inline_bytes > core_.config.limits.reply_bytes) {
+  if (call.depth == 0 && !core_.has_reply_room(path_, call)) [[unlikely]] {
     core_.wait_for_reply_room(path_);
     return false;
   }
@@ -409,8 +412,9 @@ void Packer::end_unsent(OutgoingCall& call) {
 bool Packer::write_request(OutgoingCall& call) {
   const bool is_new = call.state == OutgoingCall::State::queued;
   const std::uint32_t offset = is_new ? 0 : call.sent_bytes;
-  const std::uint32_t length = cut(wire::kRequestBytes, call.header_bytes, call.bytes, offset);
-  if (length == 0 && (call.bytes != 0 || room() < wire::kRequestBytes)) {
+  const std::uint32_t fixed = wire::request_bytes(call.max_reply);
+  const std::uint32_t length = cut(fixed, call.header_bytes, call.bytes, offset);
+  if (length == 0 && (call.bytes != 0 || room() < fixed)) {
     full_ = true;
     return false;
   }
@@ -420,7 +424,7 @@ bool Packer::write_request(OutgoingCall& call) {
       return true;
     }
     path_.credit[call.depth].used += token::request_cost(call.bytes);
-    path_.peer->queue.send(call, call.bytes + wire::kRequestBytes);
+    path_.peer->queue.send(call, call.bytes + fixed);
     core_.take_slot(path_, call, now_);
     core_.events.moved(path_.id, wire::TransferId{call.slot, call.generation}.packed(), event::TransferStage::sent,
                        false);
@@ -457,8 +461,11 @@ void Packer::write_requests() {
   while (path_.partial != nullptr) {  // also on a path that was replaced meanwhile
     if (!write_request(*path_.partial)) return;
   }
-  if (peer.path != path_.id) return;
-  for (std::size_t depth = peer.queue.in_use(); depth-- > 0 && !full_;) write_requests_of(peer.queue[depth]);
+  if (peer.path == path_.id) {
+    for (std::size_t depth = peer.queue.in_use(); depth-- > 0 && !full_;) write_requests_of(peer.queue[depth]);
+  }
+  if (core_.room_kept_for == path_.id) [[unlikely]]
+    core_.end_room_turn();
 }
 
 }  // namespace weir::engine

@@ -185,6 +185,8 @@ Core::Verdict Core::on_frames(Path& path, ByteSpan frames, ByteSpan slice, bool&
     std::uint64_t value = 0;
     std::uint8_t level = 0;
     switch (static_cast<wire::FrameType>(*at)) {
+      case wire::FrameType::bounded_request:
+      case wire::FrameType::bounded_large_request:
       case wire::FrameType::large_request:
       case wire::FrameType::request: {
         wire::RequestFrame frame;

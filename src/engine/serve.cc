@@ -118,6 +118,7 @@ Core::Verdict Core::on_request(Path& path, const wire::RequestFrame& frame, deta
   transfer->slot = part.id.slot;
   transfer->generation = part.id.generation;
   transfer->delivery.method = frame.method;
+  transfer->max_reply = frame.max_reply;
   transfer->priority = frame.priority;
   transfer->depth = frame.depth;
   transfer->deadline = now + std::chrono::microseconds(frame.time_left_us);

@@ -296,6 +296,10 @@ void Core::answer_large(IncomingTransfer& transfer, buffer::Sealed* sealed, tran
     buffer::give_back(sealed, transfer::pieces_of(*sealed, range));
     return;
   }
+  if (range.bytes + header.size() > transfer.max_reply && transfer.max_reply != wire::kAnyReply) [[unlikely]] {
+    buffer::give_back(sealed, transfer::pieces_of(*sealed, range));
+    return answer_too_long(transfer, range.bytes + header.size(), now);
+  }
   // A peer that asks for replies and fetches none must not keep all of the memory that the others' come from.
   const std::uint64_t share = std::max(config.limits.buffer_bytes / kReplyPart, 2 * config.limits.message_bytes);
   // What the application keeps takes no memory by being sent. Relaxed: whoever else holds it says nothing about it

@@ -93,11 +93,13 @@ Task<BroadcastOutcome> run_broadcast(std::shared_ptr<worker::Worker> loop, std::
   if (peers.empty()) co_return BroadcastOutcome({}, 0);
   Hold gathering(new Gathering(peers.size(), quorum, options.report));
   for (std::size_t peer = 0; peer < peers.size(); ++peer) {
-    gathering->send(
-        peer, peers[peer].state(),
-        send_one(
-            peers[peer], method, payload,
-            {.priority = options.priority, .deadline = options.deadline, .header = header, .after = After(after)}));
+    gathering->send(peer, peers[peer].state(),
+                    send_one(peers[peer], method, payload,
+                             {.priority = options.priority,
+                              .deadline = options.deadline,
+                              .header = header,
+                              .max_reply = options.max_reply,
+                              .after = After(after)}));
   }
   // Its memory goes back piece by piece as the last peer has it, or is given up.
   payload = Payload();

@@ -22,6 +22,7 @@ inline constexpr Method kAskMethod{"weir.bulk.ask"};  // whether a put or get wo
 inline constexpr Method kPutMethod{"weir.bulk.put"};  // one part
 inline constexpr Method kGetMethod{"weir.bulk.get"};  // one part
 
+inline constexpr std::size_t kGetHeaderBytes = 8;  // of the answer with a part of a get
 inline constexpr std::size_t kLargestNameBytes = 255;
 inline constexpr std::size_t kLargestBulkHeaderBytes = 512;
 

@@ -159,7 +159,7 @@ Task<Result<Reply>> answer_get(const BulkServerParts& parts, Request request) {
   if (!found) co_return std::unexpected(found.error());
   const BulkFrame& frame = found->frame;
   if (frame.is_put) co_return std::unexpected(Error(Code::invalid_argument, kNonsense));
-  char header[8];
+  char header[kGetHeaderBytes];
   store<std::uint64_t>(reinterpret_cast<std::byte*>(header), found->bytes);
   const std::string_view size(header, sizeof header);
   if (frame.bytes == 0) co_return Reply{std::string_view{}, size};

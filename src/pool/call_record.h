@@ -89,7 +89,7 @@ struct CallRecord : transfer::OutgoingCall {
   // Where its result lies, in that stage.
   pool::InPlace* in_place() const { return static_cast<pool::InPlace*>(kept.place); }
 };
-static_assert(sizeof(CallRecord) == 240, "176 bytes and 64 of payload");
+static_assert(sizeof(CallRecord) == 256, "192 bytes and 64 of payload");
 
 }  // namespace weir::detail
 

@@ -41,9 +41,11 @@ Body take_request(IncomingRecord& record) {
 
 // A large reply of bytes. If there is no memory for its ciphertext at the moment it waits, like an allocate(): its
 // handler has run, and what was done should not end as a failure.
-detail::Detached answer_large(Responder responder, Reply reply, std::shared_ptr<Gate> gate) {
-  Result<void> possible = check_large(
-      gate->limits(), {.what = "reply", .body_bytes = reply.body().size(), .header_bytes = reply.header().size()});
+detail::Detached answer_large(Responder responder, Reply reply, std::shared_ptr<Gate> gate, std::uint32_t max_reply) {
+  Result<void> possible = check_large(gate->limits(), {.what = "reply",
+                                                       .body_bytes = reply.body().size(),
+                                                       .header_bytes = reply.header().size(),
+                                                       .max_reply = max_reply});
   if (!possible) {
     responder.fail(possible.error().code(), possible.error().message());
     co_return;
@@ -77,7 +79,7 @@ detail::Detached answer_request(IncomingRecord* record, std::shared_ptr<TaskHand
     Result<Reply> result = co_await handler->run(std::move(request));
     const std::shared_ptr<Gate>& gate = record->core->shared;  // the record is there until it is answered
     if (result && result->header().size() + result->body().size() > gate->limits().inline_bytes) [[unlikely]] {
-      answer_large(std::move(responder), *std::move(result), gate);
+      answer_large(std::move(responder), *std::move(result), gate, record->transfer->max_reply);
     } else if (result) {
       responder.reply(*result);
     } else {

@@ -159,7 +159,10 @@ Task<Result<GetReport>> run_get(std::shared_ptr<detail::PeerState> peer, BulkNam
     frame.bytes = wanted;
     header = encode(frame);
     return Part{.call = from.unary(kGetMethod, std::string_view{},
-                                   {.priority = options.priority, .deadline = *time_left, .header = header}),
+                                   {.priority = options.priority,
+                                    .deadline = *time_left,
+                                    .header = header,
+                                    .max_reply = wanted + kGetHeaderBytes}),
                 .bytes = wanted};
   };
   std::deque<Part> parts;  // at most kPartsOutstanding

@@ -69,7 +69,10 @@ void give_large(detail::IncomingRecord* record, buffer::Sealed* body, Bytes head
   pool::Gate& gate = *record->core->shared;
   Responder responder(record);
   if (responder.cancelled()) return responder.fail(Code::cancelled, "the caller has gone");
-  const LargeSize size{.what = "reply", .body_bytes = body.size(), .header_bytes = header.size()};
+  const LargeSize size{.what = "reply",
+                       .body_bytes = body.size(),
+                       .header_bytes = header.size(),
+                       .max_reply = record->transfer->max_reply};
   if (Result<void> checked = check_large(gate.limits(), size); !checked) {
     return responder.fail(checked.error().code(), checked.error().message());
   }
@@ -152,7 +155,10 @@ void Responder::reply(Payload payload, Bytes header) {
   WEIR_CHECK(record != nullptr, kAnsweredTwice);
   if (record->core->shared->is_in_child()) return;
   if (pool::is_inherited(payload)) return Responder(record).fail(Code::application, kForked);
-  const LargeSize size{.what = "reply", .body_bytes = payload.size(), .header_bytes = header.size()};
+  const LargeSize size{.what = "reply",
+                       .body_bytes = payload.size(),
+                       .header_bytes = header.size(),
+                       .max_reply = record->transfer->max_reply};
   if (Result<void> checked = check_large(record->core->shared->limits(), size); !checked) {
     return Responder(record).fail(checked.error().code(), checked.error().message());
   }

@@ -12,6 +12,7 @@
 #include "buffer/landing.h"
 #include "buffer/seal.h"
 #include "crypto/entropy.h"
+#include "engine/reply_bound.h"
 #include "pool/gate.h"
 
 namespace weir::pool {
@@ -67,6 +68,10 @@ Result<buffer::Sealed*> seal_text(Gate& gate, ByteSpan text) {
 }
 
 Result<void> check_large(const Limits& limits, const LargeSize& size) {
+  const std::uint64_t bytes = size.body_bytes + size.header_bytes;
+  if (bytes > size.max_reply && size.max_reply != wire::kAnyReply) {
+    return std::unexpected(engine::reply_too_long(bytes, size.max_reply));
+  }
   if (size.body_bytes > limits.message_bytes) {
     return std::unexpected(
         Error(Code::too_large, "the " + std::string(size.what) + " has " + std::to_string(size.body_bytes) +

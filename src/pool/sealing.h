@@ -7,6 +7,7 @@
 #include "weir/buffer.h"
 #include "weir/config.h"
 #include "weir/error.h"
+#include "wire/frame.h"
 
 namespace weir::pool {
 
@@ -35,6 +36,7 @@ struct LargeSize {
   const char* what = "message";  // or "request", "reply"
   std::uint64_t body_bytes = 0;
   std::size_t header_bytes = 0;
+  std::uint32_t max_reply = wire::kAnyReply;  // a reply: what its call accepts
 };
 [[nodiscard]] Result<void> check_large(const Limits& limits, const LargeSize& size);
 

@@ -57,6 +57,9 @@ inline void fill(const Way& way, detail::PeerState& peer, std::uint64_t method, 
   record->block = nullptr;
   record->priority = static_cast<std::uint8_t>(options.priority);
   record->depth = worker::thread_context.depth;
+  record->max_reply = options.max_reply == 0 || options.max_reply >= wire::kAnyReply
+                          ? wire::kAnyReply
+                          : static_cast<std::uint32_t>(options.max_reply);
   record->is_patient = options.wait_for_ready;
   record->state = CallRecord::State::idle;
   record->owners = static_cast<PeerEntry*>(&peer);

@@ -1,9 +1,9 @@
 // Room for answers that their callers have not acknowledged yet (docs/protocol.md, rules C-9 and C-10).
 //
-// A request reserves room for the largest answer before its handler runs, and keeps what its answer really takes until
-// the caller has it. So a caller that never acknowledges holds no more than its share, and a handler's answer always
-// has its place. Each level of nesting has a part of its own, for the same reason as with credit: no level waits for
-// another's memory.
+// A request reserves room for the largest answer, or for the largest that its caller accepts, before its handler runs,
+// and keeps what its answer really takes until the caller has it. So a caller that never acknowledges holds no more
+// than its share, and a handler's answer always has its place. Each level of nesting has a part of its own, for the
+// same reason as with credit: no level waits for another's memory.
 //
 // Within its part a path takes more only while it would hold no more than what is then left: one path gets at most
 // half, two a third each, and a newcomer finds some.
@@ -37,17 +37,18 @@ class AnswerRoom {
     parts_[0].capacity = capacity - (kLevels - 1) * nested;
   }
 
-  // Reserves room for the largest answer.
-  [[nodiscard]] bool take(std::uint8_t level, AnswerShare& share) {
+  // Reserves room for an answer that takes so many bytes, at most those of the largest.
+  [[nodiscard]] bool take(std::uint8_t level, AnswerShare& share, std::uint64_t bytes) {
     Part& part = parts_[level];
     const std::uint64_t left = part.capacity - part.used;
     // Whoever holds nothing may have the last of it, or nobody would get anything from a small part.
-    if (share.bytes + 2 * largest_ > left && (share.bytes != 0 || largest_ > left)) [[unlikely]]
+    if (share.bytes + 2 * bytes > left && (share.bytes != 0 || bytes > left)) [[unlikely]]
       return false;
-    part.used += largest_;
-    share.bytes += largest_;
+    part.used += bytes;
+    share.bytes += bytes;
     return true;
   }
+  [[nodiscard]] bool take(std::uint8_t level, AnswerShare& share) { return take(level, share, largest_); }
   // `share` is null if the path has gone before the answer.
   void give_back(std::uint8_t level, AnswerShare* share, std::uint64_t bytes) {
     parts_[level].used -= bytes;

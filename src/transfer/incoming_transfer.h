@@ -14,6 +14,7 @@
 #include "transfer/cargo.h"
 #include "transfer/known_caller.h"
 #include "weir/error.h"
+#include "wire/frame.h"
 
 namespace weir::transfer {
 
@@ -55,8 +56,9 @@ struct IncomingTransfer {
   bool reply_is_large = false;     // `block` holds a Cargo and the opening of a large reply
   std::uint32_t path = 0;
   CallerReference caller;  // whose path it is; the number alone may come again
-  std::uint64_t generation = 0;
-  std::uint32_t slot = 0;
+  std::uint32_t slot : 24 = 0;
+  std::uint64_t generation : 40 = 0;
+  std::uint32_t max_reply = wire::kAnyReply;  // bytes of the largest reply that its caller accepts, header and body
   union {
     std::uint32_t cost = 0;    // until it is answered: the credit to give back then
     std::uint32_t sent_bytes;  // of the reply

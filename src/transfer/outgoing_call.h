@@ -13,6 +13,7 @@
 #include "transfer/block_pool.h"
 #include "transfer/cargo.h"
 #include "weir/error.h"
+#include "wire/frame.h"
 
 namespace weir::transfer {
 
@@ -88,6 +89,7 @@ struct OutgoingCall {
   std::uint8_t priority = 3;
   std::uint8_t depth = 0;  // 0 outside handlers; a handler's own depth + 1 inside
   alignas(8) std::byte inline_bytes[kInlineBytes];
+  std::uint32_t max_reply = wire::kAnyReply;  // bytes of the largest reply that it accepts, header and body
   std::uint16_t header_bytes = 0;
   bool is_patient : 1 = false;    // a peer or method that is not up is tried again until the deadline
   bool connect_only : 1 = false;  // completes with an empty reply once the peer is connected; nothing is sent

@@ -1,5 +1,5 @@
-// Frames: the messages inside a sealed packet (docs/protocol.md, rules F-1 to F-11). Every frame is idempotent (F-3).
-// Integers are little-endian and of fixed size (P-1): decoding a call is a handful of loads.
+// Frames: the messages inside a sealed packet (docs/protocol.md, rules F-1 to F-11, C-12). Every frame is idempotent
+// (F-3). Integers are little-endian and of fixed size (P-1): decoding a call is a handful of loads.
 #pragma once
 
 #include <array>
@@ -41,6 +41,9 @@ enum class FrameType : std::uint8_t {
   // Of addresses that change (P-11).
   path_challenge = 24,
   path_response = 25,
+  // Of calls that say how large a reply they accept (F-6, C-12).
+  bounded_request = 26,
+  bounded_large_request = 27,
 };
 
 // Names a transfer within a path (F-5): slot in the low 24 bits, generation in the high 40.
@@ -69,14 +72,17 @@ struct MessagePart {
   bool is_whole() const { return bytes.size() == total; }
 };
 
+inline constexpr std::uint32_t kAnyReply = ~std::uint32_t{0};  // the call names no bound
+
 // F-6.
 struct RequestFrame {
   MessagePart part;
   std::uint64_t method = 0;
-  std::uint32_t time_left_us = 0;  // of the caller's deadline when this was sent
-  std::uint8_t priority = 0;       // 0 to 7
-  std::uint8_t depth = 0;          // 0 to 7 on the wire
-  bool is_large = false;           // the bytes open a large message
+  std::uint32_t time_left_us = 0;       // of the caller's deadline when this was sent
+  std::uint32_t max_reply = kAnyReply;  // bytes of the largest reply that the call accepts, header and body
+  std::uint8_t priority = 0;            // 0 to 7
+  std::uint8_t depth = 0;               // 0 to 7 on the wire
+  bool is_large = false;                // the bytes open a large message
 };
 
 // F-7; how an error travels: F-9.
@@ -146,6 +152,7 @@ struct PathFrame {
 
 // ---- sizes ----
 inline constexpr std::size_t kRequestBytes = 24;  // fixed part
+inline constexpr std::size_t kMaxReplyBytes = 4;  // present if the request is bounded
 inline constexpr std::size_t kReplyBytes = 12;
 inline constexpr std::size_t kMessageHeaderBytes = 2;  // present if the message has a header
 inline constexpr std::size_t kFragmentBytes = 4;       // present if the frame is a fragment
@@ -163,6 +170,11 @@ inline constexpr std::uint8_t kFragment = 0x80;
 inline constexpr std::uint8_t kFailed = 0x01;
 inline constexpr std::uint8_t kEcn = 0x80;
 }  // namespace flag
+
+// The fixed part of a request that accepts replies of so many bytes.
+inline std::uint32_t request_bytes(std::uint32_t max_reply) {
+  return static_cast<std::uint32_t>(kRequestBytes + (max_reply != kAnyReply ? kMaxReplyBytes : 0));
+}
 
 // ---- encoding: the caller has made room ----
 inline std::size_t overhead(std::size_t fixed, std::uint16_t header_bytes, bool fragment) {
@@ -189,12 +201,18 @@ inline std::uint8_t part_flags(const MessagePart& part, bool fragment) {
 
 inline std::byte* encode(const RequestFrame& frame, std::byte* to) {
   const bool fragment = !frame.part.is_whole();
+  const bool bounded = frame.max_reply != kAnyReply;
   to[0] = static_cast<std::byte>(frame.is_large ? FrameType::large_request : FrameType::request);
   to[1] = static_cast<std::byte>(frame.priority | (frame.depth << 3) | part_flags(frame.part, fragment));
   store<std::uint16_t>(to + 2, static_cast<std::uint16_t>(frame.part.bytes.size()));
   store<std::uint64_t>(to + 4, frame.part.id.packed());
   store<std::uint64_t>(to + 12, frame.method);
   store<std::uint32_t>(to + 20, frame.time_left_us);
+  if (bounded) [[unlikely]] {
+    to[0] = static_cast<std::byte>(frame.is_large ? FrameType::bounded_large_request : FrameType::bounded_request);
+    store<std::uint32_t>(to + kRequestBytes, frame.max_reply);
+    to += kMaxReplyBytes;
+  }
   return put_part(to + kRequestBytes, frame.part, fragment);
 }
 
@@ -283,7 +301,16 @@ inline const std::byte* decode(const std::byte* at, const std::byte* end, Reques
   frame.part.id = TransferId::unpack(load<std::uint64_t>(at + 4));
   frame.method = load<std::uint64_t>(at + 12);
   frame.time_left_us = load<std::uint32_t>(at + 20);
-  return take_part(at + kRequestBytes, end, flags, load<std::uint16_t>(at + 2), frame.part);
+  frame.max_reply = kAnyReply;
+  const std::byte* rest = at + kRequestBytes;
+  if (at[0] >= static_cast<std::byte>(FrameType::bounded_request)) [[unlikely]] {
+    if (static_cast<std::size_t>(end - rest) < kMaxReplyBytes) return nullptr;
+    frame.is_large = at[0] == static_cast<std::byte>(FrameType::bounded_large_request);
+    frame.max_reply = load<std::uint32_t>(rest);
+    if (frame.max_reply == kAnyReply) return nullptr;  // that is what the other two types say
+    rest += kMaxReplyBytes;
+  }
+  return take_part(rest, end, flags, load<std::uint16_t>(at + 2), frame.part);
 }
 
 inline const std::byte* decode(const std::byte* at, const std::byte* end, ReplyFrame& frame) {

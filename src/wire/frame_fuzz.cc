@@ -47,7 +47,8 @@ const std::byte* request(const std::byte* at, const std::byte* end, std::byte* s
   WEIR_CHECK(decode(scratch, again_end, again) == again_end, "our own request does not decode");
   check_same_part(frame.part, again.part);
   WEIR_CHECK(frame.method == again.method && frame.time_left_us == again.time_left_us &&
-                 frame.priority == again.priority && frame.depth == again.depth && frame.is_large == again.is_large,
+                 frame.priority == again.priority && frame.depth == again.depth && frame.is_large == again.is_large &&
+                 frame.max_reply == again.max_reply,
              "a request changed between two codings");
   return next;
 }
@@ -212,7 +213,7 @@ const std::byte* small(const std::byte* at, const std::byte* end, std::byte* scr
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   cargo({reinterpret_cast<const std::byte*>(data), size});
-  std::vector<std::byte> scratch(size + kRequestBytes);
+  std::vector<std::byte> scratch(size + kRequestBytes + kMaxReplyBytes);
   const auto* at = reinterpret_cast<const std::byte*>(data);
   const std::byte* const end = at + size;
   while (at != nullptr && at != end) {
@@ -221,6 +222,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         return 0;
       case FrameType::request:
       case FrameType::large_request:
+      case FrameType::bounded_request:
+      case FrameType::bounded_large_request:
         at = request(at, end, scratch.data());
         break;
       case FrameType::reply:

@@ -101,6 +101,32 @@ TEST(RequestFrame, HasTheLayoutThatTheDocumentPromises) {
   for (std::size_t i = 0; i < out.size(); ++i) EXPECT_EQ(std::to_integer<int>(out[i]), expected[i]) << "byte " << i;
 }
 
+TEST(RequestFrame, CarriesTheLargestReplyThatItsCallAcceptsInFrontOfTheMessage) {
+  const Bytes body = {std::byte{0xaa}};
+  for (const bool is_large : {false, true}) {
+    const RequestFrame frame{.part = {.id = {.slot = 0x030201, .generation = 0x0807060504}, .bytes = body, .total = 1},
+                             .method = 0x1817161514131211,
+                             .time_left_us = 0x24232221,
+                             .max_reply = 0x34333231,
+                             .is_large = is_large};
+    Bytes out = encoded([&](std::byte* to) { return encode(frame, to); });
+    const std::uint8_t expected[] = {0x1a, 0x00, 0x01, 0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06,
+                                     0x07, 0x08, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18,
+                                     0x21, 0x22, 0x23, 0x24, 0x31, 0x32, 0x33, 0x34, 0xaa};
+    ASSERT_EQ(out.size(), std::size(expected));
+    ASSERT_EQ(out.size(), request_bytes(frame.max_reply) + body.size());
+    EXPECT_EQ(std::to_integer<int>(out[0]), is_large ? 0x1b : 0x1a);
+    for (std::size_t i = 1; i < out.size(); ++i) EXPECT_EQ(std::to_integer<int>(out[i]), expected[i]) << "byte " << i;
+    RequestFrame back;
+    ASSERT_EQ(decode(out.data(), out.data() + out.size(), back), out.data() + out.size());
+    EXPECT_EQ(back.max_reply, frame.max_reply);
+    EXPECT_EQ(back.is_large, is_large);
+    EXPECT_TRUE(same(frame.part, back.part));
+    store<std::uint32_t>(out.data() + kRequestBytes, kAnyReply);
+    EXPECT_EQ(decode(out.data(), out.data() + out.size(), back), nullptr) << "that is no bound";
+  }
+}
+
 TEST(ReplyFrame, HasTheLayoutThatTheDocumentPromises) {
   const Bytes body = {std::byte{0xaa}};
   const ReplyFrame frame{.part = {.id = {.slot = 0x030201, .generation = 0x0807060504}, .bytes = body, .total = 1},
@@ -153,8 +179,10 @@ TEST(RequestFrame, IsRejectedWhereverItIsCut) {
   };
   const Bytes body = message(20);
   for (const MessagePart& part : {whole(body), whole(body, 3), fragment(body, 40, 20), fragment(body, 40, 0, 40)}) {
-    const RequestFrame frame{.part = part, .method = 1, .priority = 7, .depth = 7};
-    expect_every_truncation_rejected(encoded([&](std::byte* to) { return encode(frame, to); }), decode_from);
+    for (const std::uint32_t max_reply : {kAnyReply, 0u}) {
+      const RequestFrame frame{.part = part, .method = 1, .max_reply = max_reply, .priority = 7, .depth = 7};
+      expect_every_truncation_rejected(encoded([&](std::byte* to) { return encode(frame, to); }), decode_from);
+    }
   }
 }
 
