@@ -15,32 +15,41 @@ import sys
 
 sys.dont_write_bytecode = True  # no __pycache__ beside the sources
 from bottleneck import command as bottleneck  # noqa: E402
+from fan_out import command as fan_out  # noqa: E402
+from outstanding import command as outstanding  # noqa: E402
 from cases import CASES, HANDSHAKE, IDLE, MTUS, OTHER_BUILD, PEERS, STEPS, UNDISTURBED_SHARE, WEIR_WITH_SECRET  # noqa: E402
 from measure import Bench  # noqa: E402
 from report import (aes_backend, machine_facts, run_case, run_handshakes, run_idle, run_steps,  # noqa: E402
                     smallest_spinning_share)
 
 
-BOTTLENECK = "bottleneck"  # has options of its own, needs root, and is run only when it is asked for
+BOTTLENECK = "bottleneck"  # needs root
+FAN_OUT = "fan-out"
+OUTSTANDING = "outstanding"
+# Cases with options of their own, which are run only when they are asked for.
+ALONE = {BOTTLENECK: bottleneck.main, FAN_OUT: fan_out.main, OUTSTANDING: outstanding.main}
 
 
-def asks_for_bottleneck():
-    """The other arguments, which are that case's; None if it is not asked for."""
+def case_alone():
+    """What to run and its arguments, if the case that is asked for goes alone; otherwise None."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--case", dest="cases", action="append")
     known, others = parser.parse_known_args()
-    if BOTTLENECK not in (known.cases or []):
+    chosen = [case for case in known.cases or [] if case in ALONE]
+    if not chosen:
         return None
-    if known.cases != [BOTTLENECK]:
-        parser.error(f"--case {BOTTLENECK} goes alone")
-    return others
+    if len(known.cases) != 1:
+        parser.error(f"--case {chosen[0]} goes alone")
+    return ALONE[chosen[0]], others
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     root = pathlib.Path(__file__).resolve().parent.parent
     names = [case.name for case in CASES] + [IDLE, HANDSHAKE, STEPS]
-    parser.epilog = f"--case {BOTTLENECK} --help: a burst of calls through a router that is slower than the hosts"
+    parser.epilog = (f"--case {BOTTLENECK} --help: a burst of calls through a router that is slower than the hosts; "
+                     f"--case {FAN_OUT} --help: a burst of calls from one process to many; "
+                     f"--case {OUTSTANDING} --help: a million calls at once that wait for their answers")
     parser.add_argument("--build", type=pathlib.Path, default=root / "build" / "bench",
                         help="the build folder (default: build/bench)")
     parser.add_argument("--weir", type=pathlib.Path, help="the weir command (default: BUILD/apps/weir/weir)")
@@ -81,8 +90,9 @@ def parse_arguments():
 def main():
     # A plain SIGTERM would leave our servers behind; this way every `with` block ends them.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    if (arguments := asks_for_bottleneck()) is not None:
-        return bottleneck.main(arguments)
+    if (chosen := case_alone()) is not None:
+        run, arguments = chosen
+        return run(arguments)
     options = parse_arguments()
     bench = Bench(options)
     if not options.peers_only and not os.access(bench.weir, os.X_OK):

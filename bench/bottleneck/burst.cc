@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::uint32_t kLargestBody = 16'000;  // what every contestant sends as a small message
 constexpr unsigned kMostPeers = 4096;
+constexpr std::uint32_t kMostCalls = 1u << 20;
 constexpr double kLongestDeadlineSeconds = 3600;
 constexpr std::size_t kLongestLine = 4096;
 
@@ -59,7 +60,7 @@ std::string json(const Round& round) {
 
 Options parse(int argument_count, char** arguments, std::vector<std::string> extra) {
   extra.insert(extra.end(), {"peers", "deadline"});
-  Options options = parse_options(argument_count, arguments, extra, kLargestBody);
+  Options options = parse_options(argument_count, arguments, extra, kLargestBody, kMostCalls);
   prepare_process(options);
   prctl(PR_SET_PDEATHSIG, SIGTERM);  // also in the middle of a round
   return options;

@@ -46,7 +46,7 @@ constexpr std::uint64_t kQuietNs = 1'000'000'000;       // nothing came for so l
 
 struct Options {
   std::uint32_t calls = 1'000'000;
-  std::uint32_t peers = 300;
+  std::uint32_t peers = 60;
   std::uint32_t networks = 1;
   std::uint32_t payload = 64;
   std::uint64_t max_reply = 64;

@@ -72,7 +72,8 @@ inline double parse_number(const std::string& name, const std::string& text, dou
 
 // `extra` names the options, each with a value, that this program understands besides the common ones.
 inline Options parse_options(int argument_count, char** arguments, const std::vector<std::string>& extra,
-                             std::uint32_t maximum_body = kMaximumBody) {
+                             std::uint32_t maximum_body = kMaximumBody,
+                             std::uint32_t maximum_window = kMaximumWindow) {
   std::string usage = std::string("usage: ") + arguments[0] + " server --listen ADDR [--core C]\n       " +
                       arguments[0] +
                       " client --peer ADDR [--window N] [--size BYTES] [--reply BYTES] [--seconds S] [--core C]\n"
@@ -98,7 +99,7 @@ inline Options parse_options(int argument_count, char** arguments, const std::ve
     if (name == "listen" || name == "peer") {
       options.address = value;
     } else if (name == "window") {
-      options.window = static_cast<std::uint32_t>(parse_number(name, value, 1, kMaximumWindow));
+      options.window = static_cast<std::uint32_t>(parse_number(name, value, 1, maximum_window));
     } else if (name == "size") {
       options.request_bytes = body();
     } else if (name == "reply") {

@@ -25,6 +25,7 @@
 #include "weir/event.h"
 #include "weir/message.h"
 #include "weir/method.h"
+#include "weir/room.h"
 #include "weir/task.h"
 
 namespace weir {
@@ -82,6 +83,10 @@ class Peer {
   // Reads from it into memory or a file of this side's: `get("shard-7", weir::into(span), {.offset = 4096})`. A get
   // that ends beyond what is there fails, with all that is there acknowledged.
   Bulk<Result<GetReport>> get(std::string_view name, const GetTarget& target, const GetOptions& options = {}) const;
+  // Room for one more call to this peer: `co_await` it or get() it, for a Result<CallRoom>, and keep that until the
+  // call has completed. As many are out at a time as Limits::queued_calls, for all peers of a worker together. Suspends
+  // while there is none; the most urgent go on first. Inside handlers there always is. `closed` when the pool closes.
+  RoomRequest room(const RoomOptions& options = {}) const;
   // Completes when the peer is connected (an empty reply) or cannot be reached.
   Call ready(const CallOptions& options = {}) const;
   std::string_view address() const;

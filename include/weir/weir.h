@@ -19,4 +19,5 @@
 #include "weir/method.h"      // IWYU pragma: export
 #include "weir/pattern.h"     // IWYU pragma: export
 #include "weir/pool.h"        // IWYU pragma: export
+#include "weir/room.h"        // IWYU pragma: export
 #include "weir/task.h"        // IWYU pragma: export

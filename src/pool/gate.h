@@ -30,6 +30,7 @@ struct IncomingRecord;
 namespace weir::pool {
 
 using detail::IncomingRecord;
+class CallRooms;
 class Post;
 class Waiting;
 struct Refused;
@@ -145,6 +146,7 @@ class Gate : public std::enable_shared_from_this<Gate> {
   std::shared_ptr<engine::Engine> engine;
   bool sends_exception_text = false;      // Config::send_exception_text
   Places places;                          // in the executor's queue
+  std::shared_ptr<CallRooms> rooms;       // for calls of who asks before
   sync::Atomic<bool> is_draining{false};  // no new calls, except from handlers that still run
   // Large replies wait for memory, and those go first whose calls are awaited: who begins to wait for a call says so.
   sync::Atomic<bool> replies_wait{false};

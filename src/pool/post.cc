@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "pool/call.h"
+#include "pool/call_rooms.h"
 #include "pool/executor.h"
 #include "pool/handshaker.h"
 #include "pool/keep.h"
@@ -54,6 +55,7 @@ Post::Post(Options options)
       inbox_(gate_),
       local_(link_->local()) {
   gate_->post = this;
+  gate_->rooms = std::make_shared<CallRooms>(options.engine.limits.queued_calls);
   gate_->sends_exception_text = options.sends_exception_text;
   gate_->payloads = std::move(options.payloads);
   gate_->arrivals = std::move(options.arrivals);
@@ -94,6 +96,7 @@ void Post::leave_now() {
   farewell();
   worker_->remove(hosted_);
   gate_->close();
+  gate_->rooms->close();
   flush(worker_->now());
   let_go();
   worker::thread_context.loops_entered = loops_entered;
