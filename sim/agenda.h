@@ -14,8 +14,8 @@
 
 namespace weir::sim {
 
-// A heap with four children per node, and the place of every part in it. Of parts that wait for the same instant the one
-// with the lower number is first, so a run depends on nothing but its seed. One per run.
+// A heap with four children per node, and the place of every part in it. Of parts that wait for the same instant the
+// one with the lower number is first, so a run depends on nothing but its seed. One per run.
 class Agenda {
  public:
   using Part = std::uint32_t;

@@ -86,7 +86,8 @@ void Fabric::add_ports() {
     for (HostId host = begin; host < end; ++host) add_port(PortKind::leaf_down, leaf, host, leaf);
     for (std::uint32_t spine = 0; spine < shape_.spines; ++spine) add_port(PortKind::leaf_up, leaf, spine, leaf);
     const auto count = static_cast<std::uint32_t>(ports_.size()) - first;
-    switches_.push_back({.first_port = first, .ports = count, .buffer_bytes = std::uint64_t{count} * shape_.buffer_bytes});
+    switches_.push_back(
+        {.first_port = first, .ports = count, .buffer_bytes = std::uint64_t{count} * shape_.buffer_bytes});
   }
   for (std::uint32_t spine = 0; spine < shape_.spines; ++spine) {
     const auto first = static_cast<std::uint32_t>(ports_.size());
@@ -146,7 +147,8 @@ std::uint64_t Fabric::limit_of(const Port& port) const {
   std::uint64_t used = 0;
   for (std::uint32_t i = 0; i < home.ports; ++i) used += waiting_bytes(ports_[home.first_port + i]);
   const std::uint64_t free = home.buffer_bytes - std::min(home.buffer_bytes, used);
-  return std::min(free + waiting_bytes(port), static_cast<std::uint64_t>(static_cast<double>(free) * shape_.shared_part));
+  return std::min(free + waiting_bytes(port),
+                  static_cast<std::uint64_t>(static_cast<double>(free) * shape_.shared_part));
 }
 
 void Fabric::enqueue(std::uint32_t index, FabricPacket* packet) {

@@ -1,8 +1,9 @@
 // Fabric: hosts below leaf switches, and spine switches above these, all joined by cables of one rate. For thousands of
 // hosts in one run: a packet takes one event per switch on its way and is copied once, from its sender's memory.
 //
-// Every port sends first come, first served. Because nothing overtakes in it, the time at which a packet leaves is known
-// when it comes, and the bytes that wait are those which the port has not sent by then. No event tells of departures.
+// Every port sends first come, first served. Because nothing overtakes in it, the time at which a packet leaves is
+// known when it comes, and the bytes that wait are those which the port has not sent by then. No event tells of
+// departures.
 #pragma once
 
 #include <cstddef>
@@ -37,15 +38,15 @@ struct FabricShape {
   std::uint32_t hosts_per_leaf = 20;
   std::uint32_t spines = 20;  // each has one cable to every leaf
   std::uint64_t bits_per_second = 25'000'000'000;
-  Duration latency{5'000};                    // of a cable
-  std::uint32_t buffer_bytes = 128 * 1024;    // of a switch, for each of its ports
-  double shared_part = 0;                     // 0: a port has its own buffer only. Otherwise the ports of a switch share
-                                              // all of it, and one takes at most so many times what is free
+  Duration latency{5'000};                  // of a cable
+  std::uint32_t buffer_bytes = 128 * 1024;  // of a switch, for each of its ports
+  double shared_part = 0;                   // 0: a port has its own buffer only. Otherwise the ports of a switch share
+                                            // all of it, and one takes at most so many times what is free
   std::uint32_t ecn_threshold_bytes = 32'768;  // a longer queue marks; 0: none does
-  std::uint32_t nic_bytes = 65'536;           // that wait in a host's own interface: then its socket blocks
+  std::uint32_t nic_bytes = 65'536;            // that wait in a host's own interface: then its socket blocks
   std::uint32_t mtu = 1'500;
-  double loss = 0;                          // chance of every packet to get lost, on its first cable
-  std::uint64_t flow_bits_per_second = 0;   // of one host to one other; 0: no cap
+  double loss = 0;                         // chance of every packet to get lost, on its first cable
+  std::uint64_t flow_bits_per_second = 0;  // of one host to one other; 0: no cap
   std::uint64_t seed = 1;
 
   std::uint32_t leaves() const { return (hosts + hosts_per_leaf - 1) / hosts_per_leaf; }

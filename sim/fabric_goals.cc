@@ -33,9 +33,7 @@ bool FabricReport::is_complete() const {
   return std::ranges::all_of(kinds, [](const Kind& kind) { return kind.completed == kind.calls; });
 }
 
-bool FabricReport::meets_goals() const {
-  return is_complete() && std::ranges::all_of(goals, &FabricGoal::is_met);
-}
+bool FabricReport::meets_goals() const { return is_complete() && std::ranges::all_of(goals, &FabricGoal::is_met); }
 
 double FabricReport::retransmitted_share() const { return share(engines.bytes_retransmitted, engines.bytes_sent); }
 double FabricReport::control_share() const { return share(control_ip_bytes, counts.ip_bytes); }
@@ -90,51 +88,56 @@ std::vector<FabricGoal> judge_fabric(const FabricGoals& goals, const FabricRepor
 void print(std::FILE* out, const FabricReport& report) {
   const FabricShape& shape = report.shape;
   fmt::print(out, "{} seed {}: {}\n", report.name, shape.seed, report.description);
-  fmt::print(out,
-             "fabric: {} hosts, {} leaves of {}, {} spines; {:.1f} Gbit/s, {:.1f} us per cable, MTU {}, {} KiB of buffer per "
-             "port{}, ECN from {} KiB, {} % loss{}\n",
-             shape.hosts, shape.leaves(), shape.hosts_per_leaf, shape.spines,
-             static_cast<double>(shape.bits_per_second) * 1e-9, us(static_cast<std::uint64_t>(shape.latency.count())),
-             shape.mtu, shape.buffer_bytes / 1'024,
-             shape.shared_part == 0 ? "" : fmt::format(" shared by a switch's ports, {} x what is free each", shape.shared_part),
-             shape.ecn_threshold_bytes / 1'024, 100 * shape.loss,
-             shape.flow_bits_per_second == 0
-                 ? ""
-                 : fmt::format(", flows of {:.1f} Gbit/s", static_cast<double>(shape.flow_bits_per_second) * 1e-9));
+  fmt::print(
+      out,
+      "fabric: {} hosts, {} leaves of {}, {} spines; {:.1f} Gbit/s, {:.1f} us per cable, MTU {}, {} KiB of buffer per "
+      "port{}, ECN from {} KiB, {} % loss{}\n",
+      shape.hosts, shape.leaves(), shape.hosts_per_leaf, shape.spines,
+      static_cast<double>(shape.bits_per_second) * 1e-9, us(static_cast<std::uint64_t>(shape.latency.count())),
+      shape.mtu, shape.buffer_bytes / 1'024,
+      shape.shared_part == 0 ? ""
+                             : fmt::format(" shared by a switch's ports, {} x what is free each", shape.shared_part),
+      shape.ecn_threshold_bytes / 1'024, 100 * shape.loss,
+      shape.flow_bits_per_second == 0
+          ? ""
+          : fmt::format(", flows of {:.1f} Gbit/s", static_cast<double>(shape.flow_bits_per_second) * 1e-9));
   fmt::print(out, "packets sealed and opened with AES-GCM; payloads share memory; paths {}\n",
              report.is_cold ? "are made by the first calls" : "made before the start");
-  fmt::print(out, "{:<28} {:>10} {:>10} {:>8} {:>11} {:>11} {:>11}\n", "calls", "made", "answered", "failed", "p50 us", "p99 us",
-             "longest us");
+  fmt::print(out, "{:<28} {:>10} {:>10} {:>8} {:>11} {:>11} {:>11}\n", "calls", "made", "answered", "failed", "p50 us",
+             "p99 us", "longest us");
   for (const FabricReport::Kind& kind : report.kinds) {
     std::uint64_t failed = 0;
     for (const auto& [code, count] : kind.failed) failed += count;
-    fmt::print(out, "{:<28} {:>10} {:>10} {:>8} {:>11.1f} {:>11.1f} {:>11.1f}\n", kind.kind.name, kind.calls, kind.completed,
-               failed, us(kind.times_ns.quantile(0.5)), us(kind.times_ns.quantile(0.99)),
+    fmt::print(out, "{:<28} {:>10} {:>10} {:>8} {:>11.1f} {:>11.1f} {:>11.1f}\n", kind.kind.name, kind.calls,
+               kind.completed, failed, us(kind.times_ns.quantile(0.5)), us(kind.times_ns.quantile(0.99)),
                us(static_cast<std::uint64_t>(kind.longest.count())));
   }
-  fmt::print(out, "{:<28} {:>10} {:>10} {:>8} {:>11} {:>11} {:>11}\n", "queues (bytes)", "packets", "drops", "marks", "p50",
-             "p99", "worst p99");
+  fmt::print(out, "{:<28} {:>10} {:>10} {:>8} {:>11} {:>11} {:>11}\n", "queues (bytes)", "packets", "drops", "marks",
+             "p50", "p99", "worst p99");
   for (std::size_t i = 0; i < kPortKinds; ++i) {
     const QueueReport& queue = report.queues[i];
     if (queue.ports == 0) continue;
-    fmt::print(out, "{:<28} {:>10} {:>10} {:>8} {:>11} {:>11} {:>11}\n", name_of(static_cast<PortKind>(i)), queue.packets,
-               queue.drops, queue.marks, queue.p50, queue.p99, queue.worst_p99);
+    fmt::print(out, "{:<28} {:>10} {:>10} {:>8} {:>11} {:>11} {:>11}\n", name_of(static_cast<PortKind>(i)),
+               queue.packets, queue.drops, queue.marks, queue.p50, queue.p99, queue.worst_p99);
   }
   const Counters& e = report.engines;
-  fmt::print(out, "took {:.3f} ms, {:.2f} x the ideal {:.3f} ms (busiest cable: {}); goodput {}; {} paths\n", ms(report.took),
-             report.completion(), ms(report.ideal), name_of(report.busiest), percent(report.goodput()), report.paths);
+  fmt::print(out, "took {:.3f} ms, {:.2f} x the ideal {:.3f} ms (busiest cable: {}); goodput {}; {} paths\n",
+             ms(report.took), report.completion(), ms(report.ideal), name_of(report.busiest), percent(report.goodput()),
+             report.paths);
   fmt::print(out,
              "{} packets, {} IP bytes; retransmitted {}, control-only packets {} ({} of bytes), found lost {}, probe "
              "timeouts {}, tail drops {}, lost {}, marked {}\n",
-             report.counts.packets, report.counts.ip_bytes, percent(report.retransmitted_share()), e.packets_control_only,
-             percent(report.control_share()), e.packets_lost, e.probe_timeouts, report.counts.tail_drops,
-             report.counts.lost, report.counts.marked);
+             report.counts.packets, report.counts.ip_bytes, percent(report.retransmitted_share()),
+             e.packets_control_only, percent(report.control_share()), e.packets_lost, e.probe_timeouts,
+             report.counts.tail_drops, report.counts.lost, report.counts.marked);
   for (const FabricReport::Kind& kind : report.kinds) {
-    for (const auto& [code, count] : kind.failed) fmt::print(out, "  {} {} failed: {}\n", count, kind.kind.name, name(code));
+    for (const auto& [code, count] : kind.failed)
+      fmt::print(out, "  {} {} failed: {}\n", count, kind.kind.name, name(code));
   }
   if (report.unfinished() != 0) fmt::print(out, "  {} calls had not ended\n", report.unfinished());
   for (const FabricGoal& goal : report.goals) {
-    fmt::print(out, "  {:<7} {}: {} (wanted: {})\n", goal.is_met ? "met" : "MISSED", goal.name, goal.measured, goal.wanted);
+    fmt::print(out, "  {:<7} {}: {} (wanted: {})\n", goal.is_met ? "met" : "MISSED", goal.name, goal.measured,
+               goal.wanted);
   }
   fmt::print(out, "{} events, hash {:016x}\n", report.events, report.hash);
   std::fflush(out);

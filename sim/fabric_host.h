@@ -1,6 +1,6 @@
-// A host in a fabric: one engine and its socket, and an application that makes the calls it was told to make and answers
-// all it gets. It is lean, so that thousands fit into one run: payloads of all hosts share memory, and nobody reads
-// what has arrived.
+// A host in a fabric: one engine and its socket, and an application that makes the calls it was told to make and
+// answers all it gets. It is lean, so that thousands fit into one run: payloads of all hosts share memory, and nobody
+// reads what has arrived.
 #pragma once
 
 #include <cstddef>
@@ -33,8 +33,7 @@ struct FabricCall {
 
 // The calls of one host. Those that are under way when the engine has ended let go of their payloads.
 struct FabricCalls {
-  explicit FabricCalls(std::size_t calls_made)
-      : count(calls_made), calls(std::make_unique<FabricCall[]>(calls_made)) {}
+  explicit FabricCalls(std::size_t calls_made) : count(calls_made), calls(std::make_unique<FabricCall[]>(calls_made)) {}
   ~FabricCalls();
   FabricCalls(const FabricCalls&) = delete;
   FabricCalls& operator=(const FabricCalls&) = delete;
@@ -67,8 +66,8 @@ class FabricPayload {
  private:
   const CallKind kind_;
   const std::uint64_t method_;
-  transfer::Block* block_ = nullptr;   // a request that travels inline
-  buffer::Sealed* sealed_ = nullptr;   // a large one
+  transfer::Block* block_ = nullptr;  // a request that travels inline
+  buffer::Sealed* sealed_ = nullptr;  // a large one
   std::vector<std::byte> reply_;
 };
 

@@ -160,7 +160,8 @@ Duration FabricRun::round_trip_of(const CallKind& kind) const {
   const std::uint64_t headers = FabricShape::kIpBytes + FabricShape::kEthernetBytes + kPacketBytes + kFrameBytes;
   const std::uint64_t bytes =
       std::min<std::uint64_t>(kind.request_bytes, fabric_.shape().datagram_bytes()) + kind.reply_bytes + 2 * headers;
-  const double seconds = 8.0 * static_cast<double>(bytes) * kCables / static_cast<double>(fabric_.shape().bits_per_second);
+  const double seconds =
+      8.0 * static_cast<double>(bytes) * kCables / static_cast<double>(fabric_.shape().bits_per_second);
   return Duration{static_cast<std::int64_t>(seconds * 1e9)} + 2 * kCables * fabric_.shape().latency +
          2 * kFabricPollDelay;
 }

@@ -49,9 +49,9 @@ struct FabricReport {
   Counters engines;  // since the start, of all hosts
   std::uint64_t payload_bytes = 0, control_ip_bytes = 0, paths = 0;
   std::uint32_t largest_train_bytes = 0;
-  Duration took{0};     // from the first call to the last completion
-  Duration ideal{0};    // the busiest cable's time for what it must carry, and one round trip
-  PortKind busiest{};   // where that cable is
+  Duration took{0};        // from the first call to the last completion
+  Duration ideal{0};       // the busiest cable's time for what it must carry, and one round trip
+  PortKind busiest{};      // where that cable is
   Duration round_trip{0};  // of a small call in an idle fabric
   std::array<QueueReport, kPortKinds> queues;
   std::array<TimeSeries, kPortKinds> depths;

@@ -79,8 +79,9 @@ void incast(FabricScenario& s, const FabricOptions& options) {
   for (HostId host = 1; host <= senders; ++host) s.plans[host].assign(calls, {.to = 0});
   judge(s, goodput_of_bulk(s));
   s.goals.no_tail_drops = s.fabric.loss == 0;
-  s.description = fmt::format("{} hosts send {} request(s) of 65,536 bytes each to one host at the same instant; the replies have 64 bytes.",
-                              senders, calls);
+  s.description = fmt::format(
+      "{} hosts send {} request(s) of 65,536 bytes each to one host at the same instant; the replies have 64 bytes.",
+      senders, calls);
 }
 
 void mix(FabricScenario& s, const FabricOptions& options) {
@@ -106,7 +107,8 @@ void mix(FabricScenario& s, const FabricOptions& options) {
   judge(s, goodput_of_bulk(s));
   s.goals.no_tail_drops = s.fabric.loss == 0;
   s.description = fmt::format(
-      "Each of {} hosts starts {} transfer(s) of 8 MiB at once and {} calls of 4,096 bytes (64 bytes of reply) within 10 "
+      "Each of {} hosts starts {} transfer(s) of 8 MiB at once and {} calls of 4,096 bytes (64 bytes of reply) within "
+      "10 "
       "ms, all to hosts drawn at random. The calls have priority 2, the transfers 5.",
       s.fabric.hosts, transfers, calls);
 }
@@ -136,7 +138,8 @@ void priority(FabricScenario& s, const FabricOptions& options) {
   s.goals.most_retransmitted = kMostRetransmitted;
   s.goals.prompt_kind = 0;
   s.description = fmt::format(
-      "{} hosts send {} transfers of 8 MiB each at priority 7 to one host, whose cable is the bottleneck. These hosts and "
+      "{} hosts send {} transfers of 8 MiB each at priority 7 to one host, whose cable is the bottleneck. These hosts "
+      "and "
       "{} that send nothing else make calls of 256 bytes at priority 0 to the same host, one in about 200 us each.",
       senders, transfers, senders);
 }

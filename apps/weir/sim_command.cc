@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "apps/weir/command.h"
+#include "apps/weir/fabric_options.h"
 #include "sim/cold_callers.h"
 #include "sim/run.h"
 #include "sim/scenario.h"
@@ -24,7 +25,11 @@ struct Options {
   std::uint64_t nic_bits_per_s = 0;
   bool trace = false;
   bool each = false;
+  bool sweep = false;
+  FabricUse fabric;
 };
+
+constexpr std::uint64_t kSweepSeeds = 200;  // of each scenario
 
 // These print a table for each seed.
 int run_cold_command(const Options& options) {
@@ -38,7 +43,24 @@ int run_cold_command(const Options& options) {
   return exit_code;
 }
 
+// Every scenario and every load in a fabric, each under many seeds.
+int run_sweep(const Options& options) {
+  const auto names = sim::scenario_names();
+  const std::uint64_t seeds = options.seeds > 1 ? options.seeds : kSweepSeeds;
+  const auto reports = sim::run_many(
+      {.first_seed = options.seed, .count = seeds * names.size(), .scenarios = names, .each = options.each});
+  FabricUse small = options.fabric;
+  small.options.is_small = true;
+  const int exit_code = run_fabric_seeds(small, {}, seeds, options.each);
+  return reports.violations == 0 ? exit_code : 1;
+}
+
 int run_command(const Options& options) {
+  if (options.sweep) return run_sweep(options);
+  if (is_fabric_scenario(options.scenario) || !options.fabric.report.empty()) {
+    return options.seeds > 1 ? run_fabric_seeds(options.fabric, options.scenario, options.seeds, options.each)
+                             : run_fabric(options.fabric, options.scenario);
+  }
   if (sim::make_cold_scenario(options.scenario, options.seed)) return run_cold_command(options);
   std::vector<std::string_view> scenarios;
   if (options.scenario.empty()) {
@@ -84,6 +106,11 @@ void add_sim_command(CLI::App& app) {
     describe(name, sim::describe_cold_scenario(name));
     names.emplace_back(name);
   }
+  scenarios.append("\nLoads in a fabric of leaf and spine switches, measured; only if they are named:");
+  for (std::string_view name : sim::fabric_scenario_names()) {
+    describe(name, sim::describe_fabric_scenario(name));
+    names.emplace_back(name);
+  }
   command->footer(scenarios);
   CLI::Validator one_of_them = CLI::IsMember(names);
   one_of_them.description("");  // which are in the footer
@@ -99,8 +126,20 @@ void add_sim_command(CLI::App& app) {
   add_bandwidth(*command, options->nic_bits_per_s, "Let each host send no faster than this");
   command->add_flag("--trace", options->trace, "Print every event with its virtual time (with one seed)");
   command->add_flag("--each", options->each, "With --seeds: a line for every run, not only for those that failed");
+  command->add_flag("--sweep", options->sweep, "200 seeds (or --seeds) of every scenario and of every load, small");
+  add_fabric_options(*command, options->fabric);
   command->callback([options] {
     if (options->trace && options->seeds > 1) fail_use("--trace tells one seed's events: leave out --seeds");
+    if (options->sweep && !options->scenario.empty()) fail_use("--sweep runs all scenarios: leave out --scenario");
+    if (options->sweep && !options->fabric.report.empty()) fail_use("--report is for one seed: leave out --sweep");
+    if (options->seeds > 1 && !options->fabric.report.empty()) fail_use("--report is for one seed: leave out --seeds");
+    const bool is_fabric =
+        is_fabric_scenario(options->scenario) || (options->scenario.empty() && !options->fabric.report.empty());
+    if (!is_fabric && !options->sweep && options->fabric.is_changed()) {
+      fail_use("these options are for loads in a fabric: name one with --scenario fabric-...");
+    }
+    if (is_fabric && options->trace) fail_use("loads in a fabric have no trace: leave out --trace");
+    options->fabric.options.seed = options->seed;
     if (const int exit_code = run_command(*options); exit_code != 0) throw CLI::RuntimeError(exit_code);
   });
 }
