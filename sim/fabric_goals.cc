@@ -11,6 +11,7 @@ double share(std::uint64_t part, std::uint64_t whole) {
   return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
 }
 
+double kib(std::uint64_t bytes) { return static_cast<double>(bytes) / 1'024; }
 double us(std::uint64_t ns) { return static_cast<double>(ns) * 1e-3; }
 double ms(Duration d) { return static_cast<double>(d.count()) * 1e-6; }
 
@@ -71,8 +72,9 @@ std::vector<FabricGoal> judge_fabric(const FabricGoals& goals, const FabricRepor
     }
     const std::uint64_t most = report.shape.ecn_threshold_bytes + report.largest_train_bytes;
     all.push_back({"p99 of every switch queue",
-                   fmt::format("at most {} B: ECN threshold and one train of {} B", most, report.largest_train_bytes),
-                   fmt::format("{} B", worst), worst <= most});
+                   fmt::format("at most {:.1f} KiB: ECN threshold and one train of {:.1f} KiB", kib(most),
+                               kib(report.largest_train_bytes)),
+                   fmt::format("{:.1f} KiB", kib(worst)), worst <= most});
   }
   if (goals.prompt_kind) {
     const FabricReport::Kind& kind = report.kinds[*goals.prompt_kind];

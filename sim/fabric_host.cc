@@ -145,6 +145,7 @@ void FabricHost::complete(transfer::OutgoingCall& outgoing, const transfer::Outc
 
 void FabricHost::run_request(void* context, transfer::IncomingTransfer& request, Instant now) {
   const Service& service = *static_cast<Service*>(context);
+  service.host->shared_.judge.on_request(service.payload->kind());
   service.host->engine_.reply(request, {}, service.payload->reply(), now);
 }
 

@@ -42,10 +42,11 @@ struct FabricCalls {
   const std::unique_ptr<FabricCall[]> calls;
 };
 
-// Told of every call's end.
+// Told of every request that is there whole, and of every call's end.
 class FabricJudge {
  public:
   virtual ~FabricJudge() = default;
+  virtual void on_request(const CallKind& kind) = 0;
   virtual void on_complete(const FabricCall& call, const transfer::Outcome& outcome) = 0;
 };
 

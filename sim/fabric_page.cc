@@ -114,20 +114,18 @@ class Page {
         shape.flow_bits_per_second == 0
             ? ""
             : fmt::format(" One host may send {:g} Gbit/s to one other.", gbit(shape.flow_bits_per_second));
-    add("<p>{} The network has {} hosts, {} leaf switches with up to {} hosts each and {} spines. Every cable carries "
-        "{:g} "
-        "Gbit/s and adds {:g} us; the MTU is {} bytes. A switch has {} KiB of buffer for each port{}, and marks "
-        "packets "
-        "that find more than {} KiB waiting. Flows are spread over the spines by a hash of their two hosts. {} of "
-        "packets "
-        "are lost at random.{} Paths {}.</p>\n",
+    const std::string loss =
+        shape.loss == 0 ? "No packet is lost at random." : percent(shape.loss) + " of packets are lost at random.";
+    add("<p>{} The network has {} hosts, {} leaf switches with up to {} hosts each, and {} spines. Every cable carries "
+        "{:g} Gbit/s and adds {:g} us; the MTU is {} bytes. A switch has {} KiB of buffer for each port{}, and marks "
+        "packets that find more than {} KiB waiting. Flows are spread over the spines by a hash of their two hosts. "
+        "{}{} Paths {}. The seed is {}.</p>\n",
         escape_html(report.description), shape.hosts, shape.leaves(), shape.hosts_per_leaf, shape.spines,
         gbit(shape.bits_per_second), us(shape.latency), shape.mtu, shape.buffer_bytes / 1'024, shared,
-        shape.ecn_threshold_bytes / 1'024, percent(shape.loss), cap,
-        report.is_cold ? "are made by the first calls" : "were made before the start");
+        shape.ecn_threshold_bytes / 1'024, loss, cap,
+        report.is_cold ? "are made by the first calls" : "were made before the start", shape.seed);
     add("<p class=\"soft\">The ideal is the time that the busiest cable ({}) needs for what it must carry at least, in "
-        "full "
-        "packets, and one round trip of {:.1f} us.</p>\n",
+        "full packets, and one round trip of {:.1f} us.</p>\n",
         name_of(report.busiest), us(report.round_trip));
   }
 
@@ -160,7 +158,10 @@ class Page {
   }
 
   static SvgChart queue_chart(const FabricReport& report) {
-    SvgChart chart{.title = "Longest queue of any port, over time", .x_label = "time (us)", .y_label = "queue (KiB)"};
+    SvgChart chart{.title = "Longest queue of any port, over time",
+                   .x_label = "time (us)",
+                   .y_label = "queue (KiB)",
+                   .most_x = us(report.took)};
     for (std::size_t i = 0; i < kPortKinds; ++i) {
       if (report.queues[i].packets == 0) continue;
       SvgSeries series{.name = std::string(name_of(static_cast<PortKind>(i))), .colour = kColours[i]};
@@ -192,12 +193,15 @@ class Page {
   }
 
   static SvgChart rate_chart(const FabricReport& report) {
-    SvgChart chart{.title = "What all hosts together receive, over time", .x_label = "time (us)", .y_label = "Gbit/s"};
+    SvgChart chart{.title = "What all hosts together receive, over time",
+                   .x_label = "time (us)",
+                   .y_label = "Gbit/s",
+                   .most_x = us(report.took)};
     chart.series.push_back(rate_of(report.delivered, "IP packets", kColours[0]));
-    chart.series.push_back(rate_of(report.completed_bytes, "payload of answered calls", kColours[2]));
+    chart.series.push_back(rate_of(report.useful_bytes, "payload of whole messages", kColours[2]));
     if (report.ideal.count() != 0) {
       chart.marks.push_back(
-          {.name = "payload at the ideal, on average",
+          {.name = "payload at the ideal",
            .at = 8 * static_cast<double>(report.payload_bytes) / static_cast<double>(report.ideal.count())});
     }
     return chart;
@@ -226,7 +230,10 @@ class Page {
 
   static SvgChart signal_chart(const FabricReport& report) {
     const double width = us(std::max(report.marked.width(), report.dropped.width()));
-    SvgChart chart{.title = "Marks and drops, over time", .x_label = "time (us)", .y_label = "packets per us"};
+    SvgChart chart{.title = "Marks and drops, over time",
+                   .x_label = "time (us)",
+                   .y_label = "packets per us",
+                   .most_x = us(report.took)};
     const auto add_series = [&](const TimeSeries& packets, const char* name, const char* colour) {
       SvgSeries series{.name = name, .colour = colour};
       const double span_us = us(packets.width());

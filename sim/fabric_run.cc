@@ -68,7 +68,11 @@ void FabricRun::on_complete(const FabricCall& call, const transfer::Outcome& out
   kind.longest = std::max(kind.longest, took);
   const std::uint64_t bytes = std::uint64_t{kind.kind.request_bytes} + kind.kind.reply_bytes;
   payload_bytes_ += bytes;
-  completed_bytes_.add(fabric_.now(), bytes);
+  useful_bytes_.add(fabric_.now(), kind.kind.reply_bytes);
+}
+
+void FabricRun::on_request(const CallKind& kind) {
+  if (start_ != Instant{}) useful_bytes_.add(fabric_.now(), kind.request_bytes);
 }
 
 std::size_t FabricRun::under_way() const {
@@ -120,7 +124,7 @@ void FabricRun::start_counting() {
   for (const auto& host : hosts_) host->link().start_counting();
   before_ = counters();
   start_ = fabric_.now();
-  completed_bytes_.start(start_);
+  useful_bytes_.start(start_);
 }
 
 FabricReport FabricRun::run() {
@@ -198,7 +202,7 @@ FabricReport FabricRun::report() {
                       .delivered = fabric_.delivered_bytes(),
                       .dropped = fabric_.dropped_packets(),
                       .marked = fabric_.marked_packets(),
-                      .completed_bytes = completed_bytes_,
+                      .useful_bytes = useful_bytes_,
                       .events = fabric_.events_run(),
                       .hash = fabric_.hash()};
   for (const auto& host : hosts_) {

@@ -55,7 +55,7 @@ struct FabricReport {
   Duration round_trip{0};  // of a small call in an idle fabric
   std::array<QueueReport, kPortKinds> queues;
   std::array<TimeSeries, kPortKinds> depths;
-  TimeSeries delivered, dropped, marked, completed_bytes;
+  TimeSeries delivered, dropped, marked, useful_bytes;
   std::uint64_t events = 0, hash = 0;
   std::vector<FabricGoal> goals;
 
@@ -78,6 +78,7 @@ class FabricRun final : public FabricJudge {
   FabricReport run();
 
   // ---- FabricJudge ----
+  void on_request(const CallKind& kind) override;
   void on_complete(const FabricCall& call, const transfer::Outcome& outcome) override;
 
  private:
@@ -107,7 +108,7 @@ class FabricRun final : public FabricJudge {
   std::vector<std::unique_ptr<FabricHost>> hosts_;
   std::vector<std::vector<PlannedCall>> warm_plans_;
   std::vector<FabricReport::Kind> kinds_;
-  TimeSeries completed_bytes_;
+  TimeSeries useful_bytes_;
   Counters before_;
   std::uint64_t planned_ = 0, ended_ = 0, payload_bytes_ = 0;
   Instant start_{}, last_end_{};

@@ -41,19 +41,19 @@ class Scale {
  public:
   explicit Scale(const SvgChart& chart) : is_log_(chart.is_log_x) {
     low_x_ = is_log_ ? std::numeric_limits<double>::max() : 0;
-    high_x_ = 0;
+    high_x_ = chart.most_x;
     high_y_ = chart.most_y;
     for (const SvgSeries& series : chart.series) {
       for (const auto& [x, y] : series.points) {
         low_x_ = std::min(low_x_, x);
-        high_x_ = std::max(high_x_, x);
+        if (chart.most_x == 0) high_x_ = std::max(high_x_, x);
         if (chart.most_y == 0) high_y_ = std::max(high_y_, y);
       }
     }
     for (const SvgMark& mark : chart.marks) {
       if (mark.is_vertical) {
         low_x_ = std::min(low_x_, mark.at);
-        high_x_ = std::max(high_x_, mark.at);
+        if (chart.most_x == 0) high_x_ = std::max(high_x_, mark.at);
       } else if (chart.most_y == 0) {
         high_y_ = std::max(high_y_, mark.at);
       }

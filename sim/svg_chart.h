@@ -27,6 +27,7 @@ struct SvgChart {
   std::vector<SvgMark> marks;
   bool is_log_x = false;  // then no point has an x of 0
   double least_x = 0;     // with a logarithm: the least of any point, if this is not less
+  double most_x = 0;      // 0: the largest of any point or upright mark
   double most_y = 0;      // 0: the largest of any point or mark
 
   // Nothing but the <svg> element.

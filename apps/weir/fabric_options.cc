@@ -18,7 +18,7 @@
 namespace weir::command {
 namespace {
 
-constexpr const char* kGroup = "Loads in a fabric (fabric-...)";
+constexpr const char* kGroup = "Of loads in a fabric (without --scenario: of all of these)";
 // So that no number makes a network that no memory holds.
 constexpr std::uint32_t kMostHosts = 20'000, kMostCalls = 1'000'000, kMostSpines = 1'000;
 
@@ -52,9 +52,7 @@ void add_fabric_options(CLI::App& command, FabricUse& use) {
   const auto add = [&](const char* name, auto& value, const char* says, const auto& check) {
     command.add_option(name, value, says)->check(check)->group(kGroup);
   };
-  command
-      .add_option("--report", use.report,
-                  "Write what came of it into one HTML file, with pictures; without --scenario: of all these loads")
+  command.add_option("--report", use.report, "Write what came of it into one HTML file, with pictures")
       ->type_name("FILE")
       ->group(kGroup);
   command.add_flag("--small", options.is_small, "As small as the checks run it")->group(kGroup);

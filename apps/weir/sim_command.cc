@@ -55,9 +55,14 @@ int run_sweep(const Options& options) {
   return reports.violations == 0 ? exit_code : 1;
 }
 
+// A load is named, or options that only loads have.
+bool runs_in_fabric(const Options& options) {
+  return options.scenario.empty() ? options.fabric.is_changed() : is_fabric_scenario(options.scenario);
+}
+
 int run_command(const Options& options) {
   if (options.sweep) return run_sweep(options);
-  if (is_fabric_scenario(options.scenario) || !options.fabric.report.empty()) {
+  if (runs_in_fabric(options)) {
     return options.seeds > 1 ? run_fabric_seeds(options.fabric, options.scenario, options.seeds, options.each)
                              : run_fabric(options.fabric, options.scenario);
   }
@@ -106,7 +111,9 @@ void add_sim_command(CLI::App& app) {
     describe(name, sim::describe_cold_scenario(name));
     names.emplace_back(name);
   }
-  scenarios.append("\nLoads in a fabric of leaf and spine switches, measured; only if they are named:");
+  scenarios.append(
+      "\nLoads in a fabric of leaf and spine switches, measured. They run if they are named, or if an option of theirs "
+      "is given:");
   for (std::string_view name : sim::fabric_scenario_names()) {
     describe(name, sim::describe_fabric_scenario(name));
     names.emplace_back(name);
@@ -133,10 +140,9 @@ void add_sim_command(CLI::App& app) {
     if (options->sweep && !options->scenario.empty()) fail_use("--sweep runs all scenarios: leave out --scenario");
     if (options->sweep && !options->fabric.report.empty()) fail_use("--report is for one seed: leave out --sweep");
     if (options->seeds > 1 && !options->fabric.report.empty()) fail_use("--report is for one seed: leave out --seeds");
-    const bool is_fabric =
-        is_fabric_scenario(options->scenario) || (options->scenario.empty() && !options->fabric.report.empty());
+    const bool is_fabric = runs_in_fabric(*options);
     if (!is_fabric && !options->sweep && options->fabric.is_changed()) {
-      fail_use("these options are for loads in a fabric: name one with --scenario fabric-...");
+      fail_use("--scenario names none of the loads that these options are for");
     }
     if (is_fabric && options->trace) fail_use("loads in a fabric have no trace: leave out --trace");
     options->fabric.options.seed = options->seed;
