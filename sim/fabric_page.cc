@@ -62,6 +62,18 @@ std::string grouped(std::uint64_t value) {
 std::string percent(double share) { return fmt::format("{:.2f} %", 100 * share); }
 double us(double ns) { return ns * 1e-3; }
 double us(Duration d) { return us(static_cast<double>(d.count())); }
+// Runs of more than some milliseconds are told in these.
+struct TimeUnit {
+  const char* name;
+  double ns;
+  double count(Duration d) const { return static_cast<double>(d.count()) / ns; }
+};
+
+TimeUnit unit_of(const FabricReport& report) {
+  constexpr Duration kShort{5'000'000};
+  return report.took <= kShort ? TimeUnit{"us", 1e3} : TimeUnit{"ms", 1e6};
+}
+
 double gbit(std::uint64_t bits_per_second) { return static_cast<double>(bits_per_second) * 1e-9; }
 
 class Page {
@@ -93,10 +105,10 @@ class Page {
     figures(report);
     goals(report);
     add("<div class=\"charts\">\n");
-    out_ += queue_chart(report).draw();
-    out_ += rate_chart(report).draw();
-    out_ += time_chart(report).draw();
-    out_ += signal_chart(report).draw();
+    for (const auto& chart : {&Page::longest_chart, &Page::mean_chart, &Page::rate_chart, &Page::progress_chart,
+                              &Page::time_chart, &Page::signal_chart}) {
+      out_ += chart(report).draw();
+    }
     add("</div>\n");
     calls(report);
     queues(report);
@@ -157,53 +169,83 @@ class Page {
     add("</table></div>\n");
   }
 
-  static SvgChart queue_chart(const FabricReport& report) {
-    SvgChart chart{.title = "Longest queue of any port, over time",
-                   .x_label = "time (us)",
-                   .y_label = "queue (KiB)",
-                   .most_x = us(report.took)};
+  // The middles of a series' spans, with a value of each.
+  template <class Value>
+  static SvgSeries series_of(const FabricReport& report, const TimeSeries& spans, std::string name, const char* colour,
+                             Value value) {
+    SvgSeries series{.name = std::move(name), .colour = colour};
+    const double width = unit_of(report).count(spans.width());
+    for (std::size_t i = 0; i < spans.spans().size(); ++i) {
+      series.points.emplace_back(width * (static_cast<double>(i) + 0.5), value(spans.spans()[i]));
+    }
+    return series;
+  }
+
+  static SvgChart over_time(const FabricReport& report, std::string title, std::string y_label) {
+    const TimeUnit unit = unit_of(report);
+    return {.title = std::move(title),
+            .x_label = fmt::format("time ({})", unit.name),
+            .y_label = std::move(y_label),
+            .most_x = unit.count(report.took)};
+  }
+
+  template <class Value>
+  static SvgChart queue_chart(const FabricReport& report, std::string title, Value value) {
+    SvgChart chart = over_time(report, std::move(title), "queue (KiB)");
     for (std::size_t i = 0; i < kPortKinds; ++i) {
       if (report.queues[i].packets == 0) continue;
-      SvgSeries series{.name = std::string(name_of(static_cast<PortKind>(i))), .colour = kColours[i]};
-      const double width = us(report.depths[i].width());
-      for (std::size_t span = 0; span < report.depths[i].spans().size(); ++span) {
-        series.points.emplace_back(width * (static_cast<double>(span) + 0.5),
-                                   static_cast<double>(report.depths[i].spans()[span].largest) / kKib);
-      }
-      chart.series.push_back(std::move(series));
+      chart.series.push_back(series_of(report, report.depths[i], std::string(name_of(static_cast<PortKind>(i))),
+                                       kColours[i], [&](const auto& span) { return value(span) / kKib; }));
     }
     if (report.shape.ecn_threshold_bytes != 0) {
       chart.marks.push_back({.name = "ECN threshold", .at = report.shape.ecn_threshold_bytes / kKib});
     }
+    return chart;
+  }
+
+  static SvgChart longest_chart(const FabricReport& report) {
+    SvgChart chart = queue_chart(report, "Longest queue of any port",
+                                 [](const auto& span) { return static_cast<double>(span.largest); });
     if (report.shape.shared_part == 0) {
       chart.marks.push_back({.name = "buffer of a port", .at = report.shape.buffer_bytes / kKib});
     }
     return chart;
   }
 
-  // Sums of a span, as a rate in Gbit/s.
-  static SvgSeries rate_of(const TimeSeries& bytes, std::string name, const char* colour) {
-    SvgSeries series{.name = std::move(name), .colour = colour};
-    const double width = us(bytes.width());
-    for (std::size_t span = 0; span < bytes.spans().size(); ++span) {
-      const double gbits = 8e-3 * static_cast<double>(bytes.spans()[span].sum) / width;
-      series.points.emplace_back(width * (static_cast<double>(span) + 0.5), gbits);
-    }
-    return series;
+  static SvgChart mean_chart(const FabricReport& report) {
+    return queue_chart(report, "Queue that packets find, on average", [](const auto& span) { return span.mean(); });
   }
 
   static SvgChart rate_chart(const FabricReport& report) {
-    SvgChart chart{.title = "What all hosts together receive, over time",
-                   .x_label = "time (us)",
-                   .y_label = "Gbit/s",
-                   .most_x = us(report.took)};
-    chart.series.push_back(rate_of(report.delivered, "IP packets", kColours[0]));
-    chart.series.push_back(rate_of(report.useful_bytes, "payload of whole messages", kColours[2]));
+    SvgChart chart = over_time(report, "What all hosts together receive", "Gbit/s of IP packets");
+    const auto width = static_cast<double>(report.delivered.width().count());
+    chart.series.push_back(series_of(report, report.delivered, "IP packets", kColours[0],
+                                     [&](const auto& span) { return 8 * static_cast<double>(span.sum) / width; }));
     if (report.ideal.count() != 0) {
       chart.marks.push_back(
           {.name = "payload at the ideal",
            .at = 8 * static_cast<double>(report.payload_bytes) / static_cast<double>(report.ideal.count())});
     }
+    return chart;
+  }
+
+  static SvgChart progress_chart(const FabricReport& report) {
+    SvgChart chart = over_time(report, "Goodput: payload of messages that are there whole", "share of all payload (%)");
+    chart.most_y = 100;
+    double planned = 0;
+    for (const FabricReport::Kind& kind : report.kinds) {
+      planned += static_cast<double>(kind.calls) * (kind.kind.request_bytes + kind.kind.reply_bytes);
+    }
+    double sum = 0;
+    SvgSeries done = series_of(report, report.useful_bytes, "this run", kColours[2], [&](const auto& span) {
+      sum += static_cast<double>(span.sum);
+      return 100 * sum / std::max(planned, 1.0);
+    });
+    done.points.insert(done.points.begin(), {0, 0});
+    chart.series.push_back(std::move(done));
+    chart.series.push_back({.name = "busiest cable always busy",
+                            .colour = kColours[4],
+                            .points = {{0, 0}, {unit_of(report).count(report.ideal), 100}}});
     return chart;
   }
 
@@ -229,20 +271,11 @@ class Page {
   }
 
   static SvgChart signal_chart(const FabricReport& report) {
-    const double width = us(std::max(report.marked.width(), report.dropped.width()));
-    SvgChart chart{.title = "Marks and drops, over time",
-                   .x_label = "time (us)",
-                   .y_label = "packets per us",
-                   .most_x = us(report.took)};
+    SvgChart chart = over_time(report, "Marks and drops", "packets per us");
     const auto add_series = [&](const TimeSeries& packets, const char* name, const char* colour) {
-      SvgSeries series{.name = name, .colour = colour};
-      const double span_us = us(packets.width());
-      for (std::size_t span = 0; span < packets.spans().size(); ++span) {
-        series.points.emplace_back(span_us * (static_cast<double>(span) + 0.5),
-                                   static_cast<double>(packets.spans()[span].count) / span_us);
-      }
-      if (series.points.empty()) series.points = {{0, 0}, {std::max(width, us(report.took)), 0}};
-      chart.series.push_back(std::move(series));
+      chart.series.push_back(series_of(report, packets, name, colour, [&](const auto& span) {
+        return static_cast<double>(span.count) / us(packets.width());
+      }));
     };
     add_series(report.marked, "marked", kColours[1]);
     add_series(report.dropped, "dropped", "#b3261e");

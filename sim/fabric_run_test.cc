@@ -158,9 +158,10 @@ TEST(FabricPage, NeedsNothingButItselfAndSaysWhatWasRun) {
   std::size_t charts = 0, ends = 0;
   for (std::size_t at = page.find("<svg "); at != std::string::npos; at = page.find("<svg ", at + 1)) ++charts;
   for (std::size_t at = page.find("</svg>"); at != std::string::npos; at = page.find("</svg>", at + 1)) ++ends;
-  EXPECT_EQ(charts, 4u);
-  EXPECT_EQ(ends, 4u);
-  for (const char* label : {"time (us)", "queue (KiB)", "Gbit/s", "share of calls (%)", "ECN threshold"}) {
+  EXPECT_EQ(charts, 6u);
+  EXPECT_EQ(ends, 6u);
+  for (const char* label :
+       {"time (us)", "queue (KiB)", "Gbit/s of IP packets", "share of calls (%)", "ECN threshold"}) {
     EXPECT_NE(page.find(label), std::string::npos) << label;
   }
   EXPECT_EQ(page.find("nan"), std::string::npos);

@@ -11,7 +11,7 @@ namespace weir::sim {
 namespace {
 
 constexpr double kWidth = 560, kHeight = 320;
-constexpr double kLeft = 64, kRight = 16, kTop = 62, kBottom = 48;
+constexpr double kLeft = 64, kRight = 22, kTop = 62, kBottom = 48;
 constexpr int kTicks = 5;
 constexpr double kLetter = 6.4;  // of a legend, on average
 constexpr const char* kInk = "#1f2328";
