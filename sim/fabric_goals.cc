@@ -76,12 +76,13 @@ std::vector<FabricGoal> judge_fabric(const FabricGoals& goals, const FabricRepor
                                kib(report.largest_train_bytes)),
                    fmt::format("{:.1f} KiB", kib(worst)), worst <= most});
   }
-  if (goals.prompt_kind) {
-    const FabricReport::Kind& kind = report.kinds[*goals.prompt_kind];
+  for (std::uint32_t i = 0; i < goals.prompt_kinds; ++i) {
+    const FabricReport::Kind& kind = report.kinds[i];
     const double train = 8e6 * report.largest_train_bytes / static_cast<double>(report.shape.bits_per_second);
     const double most = 2e-3 * static_cast<double>(report.round_trip.count()) + train;
     const double measured = us(kind.times_ns.quantile(0.99));
-    all.push_back({"p99 of urgent calls", fmt::format("under {:.1f} us: two base round trips and one train", most),
+    all.push_back({fmt::format("p99 of {}", kind.kind.name),
+                   fmt::format("under {:.1f} us: two base round trips and one train", most),
                    fmt::format("{:.1f} us", measured), measured < most});
   }
   return all;

@@ -136,7 +136,7 @@ void priority(FabricScenario& s, const FabricOptions& options) {
     }
   }
   s.goals.most_retransmitted = kMostRetransmitted;
-  s.goals.prompt_kind = 0;
+  s.goals.prompt_kinds = 2;
   s.description = fmt::format(
       "{} hosts send {} transfers of 8 MiB each at priority 7 to one host, whose cable is the bottleneck. These hosts "
       "and "

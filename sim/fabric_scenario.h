@@ -30,7 +30,7 @@ struct FabricGoals {
   std::optional<double> most_retransmitted, most_control, least_goodput, most_completion;
   bool no_tail_drops = false;
   bool short_queues = false;
-  std::optional<std::uint32_t> prompt_kind;  // p99 under two base round trips and one train
+  std::uint32_t prompt_kinds = 0;  // of so many first kinds the p99 is under two base round trips and one train
 };
 
 struct FabricScenario {

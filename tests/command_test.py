@@ -852,6 +852,35 @@ class Sim(Case):
         self.expect_success(result)
         self.assertEqual(set(re.findall(r"(?m)^seed 5 (\w+): ", result.stdout)), self.scenarios())
 
+    def test_loads_in_a_fabric_repeat_in_a_second_process(self):
+        listed = weir("sim", "--help").stdout.partition("Loads in a fabric of")[2]
+        loads = re.findall(r"^  (fabric-\w+) ", listed, re.MULTILINE)
+        self.assertGreaterEqual(len(loads), 4)
+        for load in loads:
+            with self.subTest(load=load):
+                run = "sim", "--seed", 7, "--scenario", load, "--small"
+                once, again = weir(*run), weir(*run)
+                self.assertEqual(once.returncode, 0)
+                self.assertEqual(once.stdout, again.stdout)
+                self.assertRegex(once.stdout, r"(?m)^  met     every call is answered")
+                self.assertRegex(once.stdout, r"\n\d+ events, hash [0-9a-f]{16}\n$")
+
+    def test_a_report_of_loads_is_one_page(self):
+        with tempfile.TemporaryDirectory(prefix="weir-test-") as folder:
+            page = pathlib.Path(folder) / "fabric.html"
+            result = weir("sim", "--seed", 9, "--scenario", "fabric-incast", "--small", "--report", page)
+            self.assertEqual(result.returncode, 0)
+            text = page.read_text(encoding="utf-8")
+            self.assertTrue(text.startswith("<!doctype html>") and text.endswith("</html>\n"))
+            self.assertIn("fabric-incast, seed 9", text)
+            missing = weir("sim", "--small", "--report", pathlib.Path(folder) / "no" / "fabric.html")
+            self.expect_sentence(missing, "cannot write", "fabric.html", code=1)
+
+    def test_options_of_loads_are_refused_elsewhere(self):
+        self.expect_sentence(weir("sim", "--scenario", "calm", "--small"), "--scenario", code=2)
+        self.expect_sentence(weir("sim", "--scenario", "fabric-burst", "--trace"), "--trace", code=2)
+        self.expect_sentence(weir("sim", "--sweep", "--scenario", "calm"), "--sweep", code=2)
+
     def test_an_unknown_scenario_is_told_what_there_is(self):
         self.expect_sentence(weir("sim", "--scenario", "sunny"), "sunny", "calm", code=2)
 
