@@ -19,37 +19,38 @@ from fan_out import command as fan_out  # noqa: E402
 from outstanding import command as outstanding  # noqa: E402
 from cases import CASES, HANDSHAKE, IDLE, MTUS, OTHER_BUILD, PEERS, STEPS, UNDISTURBED_SHARE, WEIR_WITH_SECRET  # noqa: E402
 from measure import Bench  # noqa: E402
+from ns3 import command as ns3  # noqa: E402
 from report import (aes_backend, machine_facts, run_case, run_handshakes, run_idle, run_steps,  # noqa: E402
                     smallest_spinning_share)
 
 
-BOTTLENECK = "bottleneck"  # needs root
-FAN_OUT = "fan-out"
-OUTSTANDING = "outstanding"
 # Cases with options of their own, which are run only when they are asked for.
-ALONE = {BOTTLENECK: bottleneck.main, FAN_OUT: fan_out.main, OUTSTANDING: outstanding.main}
+ALONE = {
+    "bottleneck": (bottleneck, "a burst of calls through a router that is slower than the hosts (needs root)"),
+    "fan-out": (fan_out, "a burst of calls from one process to many"),
+    "outstanding": (outstanding, "a million calls at once that wait for their answers"),
+    "ns3": (ns3, "bursts of calls in networks that ns-3 simulates"),
+}
 
 
-def case_alone():
-    """What to run and its arguments, if the case that is asked for goes alone; otherwise None."""
+def case_that_goes_alone():
+    """The case and the other arguments, which are its own; None if no such case is asked for."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--case", dest="cases", action="append")
     known, others = parser.parse_known_args()
-    chosen = [case for case in known.cases or [] if case in ALONE]
-    if not chosen:
+    asked = [name for name in known.cases or [] if name in ALONE]
+    if not asked:
         return None
-    if len(known.cases) != 1:
-        parser.error(f"--case {chosen[0]} goes alone")
-    return ALONE[chosen[0]], others
+    if len(known.cases) > 1:
+        parser.error(f"--case {asked[0]} goes alone")
+    return ALONE[asked[0]][0], others
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     root = pathlib.Path(__file__).resolve().parent.parent
     names = [case.name for case in CASES] + [IDLE, HANDSHAKE, STEPS]
-    parser.epilog = (f"--case {BOTTLENECK} --help: a burst of calls through a router that is slower than the hosts; "
-                     f"--case {FAN_OUT} --help: a burst of calls from one process to many; "
-                     f"--case {OUTSTANDING} --help: a million calls at once that wait for their answers")
+    parser.epilog = "\n".join(f"--case {name} --help: {what}" for name, (_, what) in ALONE.items())
     parser.add_argument("--build", type=pathlib.Path, default=root / "build" / "bench",
                         help="the build folder (default: build/bench)")
     parser.add_argument("--weir", type=pathlib.Path, help="the weir command (default: BUILD/apps/weir/weir)")
@@ -90,9 +91,9 @@ def parse_arguments():
 def main():
     # A plain SIGTERM would leave our servers behind; this way every `with` block ends them.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    if (chosen := case_alone()) is not None:
-        run, arguments = chosen
-        return run(arguments)
+    if (alone := case_that_goes_alone()) is not None:
+        case, arguments = alone
+        return case.main(arguments)
     options = parse_arguments()
     bench = Bench(options)
     if not options.peers_only and not os.access(bench.weir, os.X_OK):
