@@ -30,6 +30,8 @@ class BurstHost : public ns3::Application {
 
   // Since the beginning: bytes of packets that had been sent before.
   virtual std::uint64_t retransmitted_bytes() const = 0;
+  // Packets that arrived with a mark, where the protocol counts those.
+  virtual std::uint64_t marks_received() const { return 0; }
   // Packets that came to a full socket.
   virtual std::uint64_t socket_drops() const { return 0; }
 };

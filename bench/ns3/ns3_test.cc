@@ -190,6 +190,15 @@ TEST_P(Weir, RepeatsARunExactly) {
             to_json({}, {small(GetParam().scenario, "weir-ecn")}));
 }
 
+TEST(Ns3Weir, HearsOfEveryMarkThatArrives) {
+  const RowResult row = small("dumbbell-reply", "weir-ecn");
+  for (const RoundResult& round : row.rounds) {
+    EXPECT_GT(round.marked, 0u);
+    EXPECT_LE(round.marks_received, round.marked);
+    EXPECT_GE(round.marks_received + round.dropped, round.marked);  // a full queue drops what it has marked
+  }
+}
+
 TEST(Ns3Weir, RunsDifferentlyWithAnotherSeed) {
   EXPECT_NE(to_json({}, {small("fabric", "weir", 1)}), to_json({}, {small("fabric", "weir", 2)}));
 }

@@ -24,10 +24,10 @@ std::string line(std::string_view name, std::string_view which, const RoundResul
 std::string json_of(const RoundResult& round) {
   return fmt::format(
       R"({{"seconds": {}, "over_bound": {}, "completed": {}, "failed": {}, "first_failure": "{}", "dropped": {}, "dropped_share": {}, )"
-      R"("dropped_elsewhere": {}, "marked": {}, "packets": {}, "ip_bytes": {}, "retransmitted_bytes": {}, )"
+      R"("dropped_elsewhere": {}, "marked": {}, "marks_received": {}, "packets": {}, "ip_bytes": {}, "retransmitted_bytes": {}, )"
       R"("retransmitted_share": {}, "goodput": {}, "queue_p99_bytes": {}, "queue_longest_bytes": {}}})",
       round.seconds, round.over_bound, round.completed, round.failed, round.first_failure, round.dropped,
-      round.dropped_share, round.dropped_elsewhere, round.marked, round.packets, round.ip_bytes,
+      round.dropped_share, round.dropped_elsewhere, round.marked, round.marks_received, round.packets, round.ip_bytes,
       round.retransmitted_bytes, round.retransmitted_share, round.goodput, round.queue_p99_bytes,
       round.queue_longest_bytes);
 }

@@ -24,7 +24,7 @@ constexpr Duration kLongestRound = 90s;  // beyond the deadline of Weir's calls;
 
 // Counts since the beginning.
 struct Totals {
-  std::uint64_t arrived = 0, dropped = 0, dropped_everywhere = 0, marked = 0;
+  std::uint64_t arrived = 0, dropped = 0, dropped_everywhere = 0, marked = 0, marks_received = 0;
   std::uint64_t packets = 0, ip_bytes = 0, retransmitted_bytes = 0;
 };
 
@@ -112,6 +112,7 @@ class Run {
     round_.dropped_share = share(round_.dropped, now.arrived - before_.arrived);
     round_.dropped_elsewhere = now.dropped_everywhere - before_.dropped_everywhere - round_.dropped;
     round_.marked = now.marked - before_.marked;
+    round_.marks_received = now.marks_received - before_.marks_received;
     round_.packets = now.packets - before_.packets;
     round_.ip_bytes = now.ip_bytes - before_.ip_bytes;
     round_.retransmitted_bytes = now.retransmitted_bytes - before_.retransmitted_bytes;
@@ -139,6 +140,7 @@ class Run {
     for (const auto& host : hosts_) {
       sum.dropped_everywhere += host->socket_drops();
       sum.retransmitted_bytes += host->retransmitted_bytes();
+      sum.marks_received += host->marks_received();
     }
     return sum;
   }

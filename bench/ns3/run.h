@@ -34,10 +34,11 @@ struct RoundResult {
   double over_bound = 0;
   std::uint64_t completed = 0, failed = 0;
   std::string first_failure;
-  std::uint64_t dropped = 0;            // at the ports that the scenario watches
-  double dropped_share = 0;             // of the packets that came to these
-  std::uint64_t dropped_elsewhere = 0;  // at other ports, in sockets and by hosts
-  std::uint64_t marked = 0;
+  std::uint64_t dropped = 0;                // at the ports that the scenario watches
+  double dropped_share = 0;                 // of the packets that came to these
+  std::uint64_t dropped_elsewhere = 0;      // at other ports, in sockets and by hosts
+  std::uint64_t marked = 0;                 // there
+  std::uint64_t marks_received = 0;         // by Weir's engines, from all ports
   std::uint64_t packets = 0, ip_bytes = 0;  // sent by all hosts
   std::uint64_t retransmitted_bytes = 0;
   double retransmitted_share = 0;                              // of ip_bytes

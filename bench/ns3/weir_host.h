@@ -40,6 +40,7 @@ class WeirHost final : public BurstHost {
   // ---- BurstHost ----
   void call(const std::vector<HostId>& callees) override;
   std::uint64_t retransmitted_bytes() const override { return counters().bytes_retransmitted; }
+  std::uint64_t marks_received() const override { return counters().ecn_marks; }
   std::uint64_t socket_drops() const override { return link_->drops(); }
 
   const Counters& counters() const { return engine_->events().counters; }
