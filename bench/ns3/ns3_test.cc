@@ -36,6 +36,8 @@ void expect_success(const RowResult& row) {
     EXPECT_EQ(round.completed, row.calls);
     EXPECT_EQ(round.failed, 0u) << round.first_failure;
     EXPECT_GE(round.over_bound, 1);
+    EXPECT_LE(round.most_over_bound, round.over_bound);
+    EXPECT_GE(round.most_over_bound, 0.9);
     EXPECT_LT(round.goodput, 1);
     EXPECT_GT(round.goodput, 0);
   }

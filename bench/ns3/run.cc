@@ -86,16 +86,21 @@ class Run {
 
   void on_end(std::string_view failure) {
     ++(failure.empty() ? round_.completed : round_.failed);
+    if (round_.completed + round_.failed == (99 * result_.calls + 99) / 100) round_.most_over_bound = time_over_bound();
     if (round_.failed == 1 && round_.first_failure.empty()) round_.first_failure = failure;
     if (round_.completed + round_.failed == result_.calls) end_round();
+  }
+
+  double time_over_bound() const {
+    return static_cast<double>(ns3::Simulator::Now().GetNanoSeconds() - began_ns_) / 1e9 / setting_.bound_s;
   }
 
   void end_round() {
     give_up_.Cancel();
     const bool has_given_up = round_.completed + round_.failed < result_.calls;
     round_.failed = result_.calls - round_.completed;
-    round_.seconds = static_cast<double>(ns3::Simulator::Now().GetNanoSeconds() - began_ns_) / 1e9;
-    round_.over_bound = round_.seconds / setting_.bound_s;
+    round_.over_bound = time_over_bound();
+    round_.seconds = round_.over_bound * setting_.bound_s;
     for (const PortWatch* const port : setting_.ports) {
       round_.queue_p99_bytes = std::max(round_.queue_p99_bytes, port->depth_bytes(0.99));
       round_.queue_longest_bytes = std::max(round_.queue_longest_bytes, port->longest_bytes());

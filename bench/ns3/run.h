@@ -32,6 +32,7 @@ struct RunOptions {
 struct RoundResult {
   double seconds = 0;
   double over_bound = 0;
+  double most_over_bound = 0;  // the time by which 99 % of the calls had ended
   std::uint64_t completed = 0, failed = 0;
   std::string first_failure;
   std::uint64_t dropped = 0;                // at the ports that the scenario watches
