@@ -125,7 +125,7 @@ void Core::drop_partial_reply(Path& path, OutgoingCall& call) {
 void Core::leave_path(OutgoingCall& call, std::uint32_t reply_bytes) {
   Path& path = *find_path(call.path);
   if (reply_bytes != kNoReply) [[likely]] {
-    links.on_reply(path.link, call, reply_bytes, path.loss.rtt().smoothed(), path.last_received);
+    links.on_reply(path.link, call, reply_bytes);
   } else {
     links.on_end(path.link, call);
   }

@@ -72,7 +72,8 @@ void Core::on_timeout(Instant now) {
         on_regions_timer(now);
         break;
       case TimerKind::link:
-        break;  // collect() gives the turns that are due
+        links.note_due();  // collect() gives the turns
+        break;
       case TimerKind::nic:
         nic->is_due = true;
         break;

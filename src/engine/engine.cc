@@ -156,7 +156,7 @@ std::size_t Engine::undelivered() const { return core_->requests_queued + core_-
 bool Engine::has_cut_short() const { return core_->cut_short; }
 
 bool Engine::has_work() const {
-  return !core_->touched.empty() || !core_->plain.empty() || !core_->completions.empty() ||
+  return !core_->touched.empty() || core_->links.has_turns() || !core_->plain.empty() || !core_->completions.empty() ||
          core_->delivery_levels != 0 || core_->has_unseen_requests() || !core_->sent_ranges.empty() ||
          core_->returned->has_some() || (core_->nic != nullptr && core_->nic->is_due);
 }

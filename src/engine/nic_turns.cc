@@ -70,7 +70,7 @@ void Core::serve_nic_line(std::vector<Train>& out, Instant now) {
     if (has_ended(path, now)) [[unlikely]]
       continue;
     // It had its turn on the link that it shares with others before it waited here.
-    const SharedLink& link = links[path.link];
+    const SharedLink& link = links.of(path.link);
     if (link.may_send(now)) {
       turn_of = path.id;
       turn_packets_left = kTurnPackets;

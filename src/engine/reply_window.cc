@@ -31,7 +31,6 @@ void ReplyWindow::add(transfer::OutgoingCall& call, Instant now) {
   // Even the present stamp may have been forgotten.
   if (static_cast<std::int32_t>(call.reply_stamp - oldest_) < 0) oldest_ = call.reply_stamp;
   const Expected& expected = expected_of(call);
-  if (expected.late >= kSlow) return;
   const std::uint32_t units = std::min(expected.bytes / kUnit, kMostUnits) + 1;
   std::uint32_t& outstanding = outstanding_[call.reply_stamp % kStamps];
   if (outstanding > std::numeric_limits<std::uint32_t>::max() - units * kUnit) return;
@@ -41,20 +40,13 @@ void ReplyWindow::add(transfer::OutgoingCall& call, Instant now) {
   pacer_.on_sent(std::uint64_t{units} * kUnit, now);
 }
 
-void ReplyWindow::on_reply(const transfer::OutgoingCall& call, std::uint32_t reply_bytes, Duration rtt, Instant now) {
+void ReplyWindow::on_reply(const transfer::OutgoingCall& call, std::uint32_t reply_bytes) {
   Expected& expected = expected_of(call);
   const auto known = static_cast<std::int64_t>(expected.bytes);
   const std::int64_t difference = static_cast<std::int64_t>(reply_bytes) - known;
   expected.bytes = static_cast<std::uint32_t>(expected.is_known ? known + difference / kAverage : reply_bytes);
   expected.is_known = true;
-  const bool is_late =
-      !is_remembered(call.reply_stamp) || now - model_.sent_at(call.reply_stamp) > kShortestWait + kWaitRtts * rtt;
-  if (is_late) {
-    expected.late = static_cast<std::uint8_t>(std::min<unsigned>(expected.late + 1u, kMostLate));
-  } else {
-    expected.late -= expected.late != 0;
-    if (Bottleneck::is_later(call.reply_stamp, newest_)) newest_ = call.reply_stamp;
-  }
+  if (Bottleneck::is_later(call.reply_stamp, newest_)) newest_ = call.reply_stamp;
   arrived_ += reply_bytes + kUnit;
   take_out(call);
 }

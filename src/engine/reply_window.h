@@ -7,8 +7,8 @@
 // that are missing are losses, and acknowledgements, which come the same way, show the queue. While nothing shows a
 // limit and the window has room nothing is limited. Otherwise requests wait in line.
 //
-// A request whose handler takes its time has no reply on the way. It leaves the window after a while, and requests of
-// a method whose replies come late do not enter it. So slow handlers delay nobody.
+// A request whose handler takes its time has no reply on the way. It leaves the window after a while and counts as
+// answered: the window grows until slow handlers delay nobody.
 #pragma once
 
 #include <algorithm>
@@ -30,11 +30,14 @@ class ReplyWindow {
   static constexpr std::uint32_t kFirstReplyBytes = 4'096;  // expected of a method that was not called yet
   static constexpr std::uint64_t kLargestBurst = 64 * 1024;
   static constexpr std::uint64_t kBurstsPerSecond = 4'000;
-  static constexpr Duration kShortestWait = std::chrono::milliseconds(20);  // for a reply, in the window
+  static constexpr Duration kShortestWait = std::chrono::milliseconds(50);  // for a reply, in the window
   static constexpr Duration kLongestWait = std::chrono::milliseconds(200);
   static constexpr int kWaitRtts = 8;
+  // The stamps that are remembered last for the shortest wait.
+  static constexpr Duration kShortestStamp = kShortestWait / recovery::Bottleneck::kStamps;
 
-  explicit ReplyWindow(const recovery::Bottleneck::Options& options) : model_(options), oldest_(options.first_stamp) {}
+  explicit ReplyWindow(recovery::Bottleneck::Options options)
+      : model_(with_stamps(options)), oldest_(options.first_stamp) {}
 
   // ---- asking ----
   bool is_free() const { return model_.is_searching() && model_.has_room(); }
@@ -45,8 +48,8 @@ class ReplyWindow {
   void add(transfer::OutgoingCall& call, Instant now);
 
   // ---- hearing ----
-  // The call is over. `reply_bytes`: of its reply; `rtt`: that its path has lately.
-  void on_reply(const transfer::OutgoingCall& call, std::uint32_t reply_bytes, Duration rtt, Instant now);
+  // The call is over. `reply_bytes`: of its reply.
+  void on_reply(const transfer::OutgoingCall& call, std::uint32_t reply_bytes);
   // It ended without one.
   void on_end(const transfer::OutgoingCall& call) { take_out(call); }
   // At the end of a datagram: what on_reply() and on_end() have noted.
@@ -56,9 +59,7 @@ class ReplyWindow {
   // Packets between the last one and this one have not come; negative: so many have, after all.
   void on_missing(std::int64_t packets) { model_.on_missing(packets); }
   // A round trip on the link, measured with an acknowledgement.
-  void on_rtt(const recovery::Bottleneck::Outcome& outcome, Instant now) {
-    model_.on_outcome({.rtt = outcome.rtt, .prompt_rtt = outcome.prompt_rtt, .path_rtt = outcome.path_rtt}, now);
-  }
+  void on_rtt(const recovery::Bottleneck::Outcome& outcome, Instant now) { model_.on_outcome(outcome, now); }
   void on_nothing_to_ask() { model_.on_nothing_to_send(); }
   // Requests that have waited for long have no reply on the way.
   void forget_old(Instant now);
@@ -67,21 +68,21 @@ class ReplyWindow {
 
  private:
   static constexpr std::size_t kStamps = recovery::Bottleneck::kStamps;
-  static constexpr std::size_t kMethods = 256;  // methods that share a place share what is expected
-  static constexpr std::uint32_t kUnit = 64;    // one more than the reply fills stands for its header and tag
+  static constexpr std::size_t kMethods = 64;  // methods that share a place share what is expected
+  static constexpr std::uint32_t kUnit = 64;   // one more than the reply fills stands for its header and tag
   static constexpr std::uint32_t kMostUnits = 0xfffe;
-  static constexpr std::uint32_t kAverage = 8;   // replies
-  static constexpr std::uint8_t kMostLate = 15;  // late replies less prompt ones, that are remembered
-  static constexpr std::uint8_t kSlow = 8;       // of these, that make a method slow
+  static constexpr std::uint32_t kAverage = 8;  // replies
 
   struct Expected {
-    std::uint32_t bytes = kFirstReplyBytes;
-    bool is_known = false;
-    std::uint8_t late = 0;
+    std::uint32_t bytes : 31 = kFirstReplyBytes;
+    bool is_known : 1 = false;
   };
 
+  static recovery::Bottleneck::Options with_stamps(recovery::Bottleneck::Options options) {
+    options.shortest_stamp = kShortestStamp;
+    return options;
+  }
   Expected& expected_of(const transfer::OutgoingCall& call) { return expected_[call.method % kMethods]; }
-  bool is_remembered(Stamp stamp) const { return model_.last_stamp() - stamp < kStamps; }
   void take_out(const transfer::OutgoingCall& call);
   void forget_oldest();
   void settle_noted(Instant now);

@@ -109,6 +109,18 @@ void SharedLinks::enter_epoch(const SharedLink& link, LinkShare& share) {
   share.losses = share.missing = 0;
 }
 
+// A round trip shows both queues, that of what is sent and that of the replies. The one with much less on the way is
+// not to blame.
+void SharedLinks::judge_rtt(SharedLink& link, Bottleneck::Outcome& outcome, Instant now) {
+  if (link.replies == nullptr) return;
+  const std::uint64_t sent = link.model.in_flight();
+  const std::uint64_t asked = link.replies->model().in_flight();
+  Bottleneck::Outcome sample{.rtt = outcome.rtt, .prompt_rtt = outcome.prompt_rtt, .path_rtt = outcome.path_rtt};
+  if (asked * SharedLink::kMuchLess < sent) sample.prompt_rtt = Duration{0};
+  link.replies->on_rtt(sample, now);
+  if (sent * SharedLink::kMuchLess < asked) outcome.prompt_rtt = Duration{0};
+}
+
 Bottleneck::Stamp SharedLinks::note_sent(SharedLink& link, LinkShare& share, std::uint32_t bytes, Instant now) {
   used_ |= std::uint64_t{1} << share.link;
   share.bytes += bytes;
@@ -118,16 +130,14 @@ Bottleneck::Stamp SharedLinks::note_sent(SharedLink& link, LinkShare& share, std
 
 void SharedLinks::take_outcome(SharedLink& link, LinkShare& share, std::uint64_t on_the_way,
                                Bottleneck::Outcome& outcome, Instant now) {
+  is_due_ = true;
   const auto left = share.bytes - static_cast<std::uint32_t>(std::min<std::uint64_t>(share.bytes, on_the_way));
-  share.bytes -= left;
-  outcome.left_bytes = left;
   count_delivered(link, outcome.delivered_bytes);
   if (outcome.rtt > Duration{0}) {
     const std::int64_t rtt_ns = std::clamp<std::int64_t>(outcome.prompt_rtt.count(), 1, LinkShare::kNoRtt);
     share.least_rtt_ns = std::min(share.least_rtt_ns, static_cast<std::uint32_t>(rtt_ns));
     outcome.path_rtt = Duration(share.least_rtt_ns);
-    // The acknowledgement came on the way that replies come.
-    if (link.replies != nullptr) link.replies->on_rtt(outcome, now);
+    judge_rtt(link, outcome, now);
   }
   if (outcome.lost_packets != 0) {
     enter_epoch(link, share);
@@ -136,6 +146,8 @@ void SharedLinks::take_outcome(SharedLink& link, LinkShare& share, std::uint64_t
     outcome.lost_bytes = outcome.lost_bytes * counted / outcome.lost_packets;
     outcome.lost_packets = counted;
   }
+  share.bytes -= left;
+  outcome.left_bytes = left;
   link.model.on_outcome(outcome, now);
   pace(link);
 }
@@ -153,9 +165,9 @@ void SharedLinks::note_asked(SharedLink& link, transfer::OutgoingCall& call, Ins
 }
 
 void SharedLinks::note_reply(SharedLink& link, const LinkShare& share, const transfer::OutgoingCall& call,
-                             std::uint32_t reply_bytes, Duration rtt, Instant now) {
+                             std::uint32_t reply_bytes) {
   count_delivered(link, reply_bytes);
-  link.replies->on_reply(call, reply_bytes, rtt, now);
+  link.replies->on_reply(call, reply_bytes);
   noted_ |= std::uint64_t{1} << share.link;
 }
 
@@ -176,6 +188,7 @@ void SharedLinks::settle(Instant now) {
 }
 
 void SharedLinks::end_turn() {
+  is_due_ = false;
   for (; used_ != 0; used_ &= used_ - 1) {
     SharedLink& link = *links_[static_cast<std::size_t>(std::countr_zero(used_))];
     if (link.line.empty()) link.model.on_nothing_to_send();

@@ -55,6 +55,7 @@ struct SharedLink {
   static constexpr std::uint32_t kFewestPaths = 4;
   static constexpr std::uint64_t kWindowPart = 4;  // one path has at most so much of a window for which others wait
   static constexpr std::uint64_t kLeastShare = 4 * 1'472;
+  static constexpr std::uint64_t kMuchLess = 2;  // one half
   // Packets between two epochs, and how many losses of one path count in one: less than the model takes for too much.
   static constexpr std::uint64_t kEpochPackets = 128;
   static constexpr std::uint8_t kMostLosses = 2;
@@ -103,6 +104,9 @@ class SharedLinks {
   SharedLink& of(const LinkShare& share) { return *links_[share.link]; }
   std::size_t size() const { return links_.size(); }
   bool anyone_waits() const { return waiters_.live() != 0; }
+  // Paths that wait may have their turns now: time has passed, or something has come since the last turn of sending.
+  bool has_turns() const { return anyone_waits() && (is_due_ || noted_ != 0); }
+  void note_due() { is_due_ = true; }
 
   // The path goes to this address. Where there are more prefixes than kMaxLinks some share a link.
   void join(LinkShare& share, const Address& remote);
@@ -133,10 +137,9 @@ class SharedLinks {
     call.reply_stamp = 0;
     if (link.is_shared()) note_asked(link, call, now);
   }
-  // The call is over. `reply_bytes`: of its reply; `rtt`: that its path has lately.
-  void on_reply(LinkShare& share, const transfer::OutgoingCall& call, std::uint32_t reply_bytes, Duration rtt,
-                Instant now) {
-    if (call.reply_stamp != 0) note_reply(of(share), share, call, reply_bytes, rtt, now);
+  // The call is over. `reply_bytes`: of its reply.
+  void on_reply(LinkShare& share, const transfer::OutgoingCall& call, std::uint32_t reply_bytes) {
+    if (call.reply_stamp != 0) note_reply(of(share), share, call, reply_bytes);
   }
   // It ended without one.
   void on_end(LinkShare& share, const transfer::OutgoingCall& call) {
@@ -156,18 +159,20 @@ class SharedLinks {
   static LinkLine& line_of(SharedLink& link, const LinkWaiter& waiter) { return waiter.asks ? link.asking : link.line; }
   static void count_delivered(SharedLink& link, std::uint64_t bytes);
   static void enter_epoch(const SharedLink& link, LinkShare& share);
+  static void judge_rtt(SharedLink& link, recovery::Bottleneck::Outcome& outcome, Instant now);
   static void pace(SharedLink& link);
   recovery::Bottleneck::Stamp note_sent(SharedLink& link, LinkShare& share, std::uint32_t bytes, Instant now);
-  static void take_outcome(SharedLink& link, LinkShare& share, std::uint64_t on_the_way,
-                           recovery::Bottleneck::Outcome& outcome, Instant now);
+  void take_outcome(SharedLink& link, LinkShare& share, std::uint64_t on_the_way,
+                    recovery::Bottleneck::Outcome& outcome, Instant now);
   void note_asked(SharedLink& link, transfer::OutgoingCall& call, Instant now);
   void note_reply(SharedLink& link, const LinkShare& share, const transfer::OutgoingCall& call,
-                  std::uint32_t reply_bytes, Duration rtt, Instant now);
+                  std::uint32_t reply_bytes);
 
   std::vector<std::unique_ptr<SharedLink>> links_;
   Slab<LinkWaiter> waiters_;  // one per path at most
   std::uint64_t used_ = 0;    // bit per link that something was sent on in this turn
-  std::uint64_t noted_ = 0;   // bit per link whose window of replies has to be settled
+  bool is_due_ = false;
+  std::uint64_t noted_ = 0;  // bit per link whose window of replies has to be settled
 };
 
 }  // namespace weir::engine

@@ -76,7 +76,8 @@ void Bottleneck::take_rtt(const Outcome& outcome, Instant now) {
   }
   // What a receiver says about its own delay is not believed here: a false word would concern all paths.
   later_rtt_ = std::min(later_rtt_, outcome.rtt);
-  stamp_interval_ = std::max<Duration>(minimum_rtt() / kStampsPerRtt, kShortestStamp);
+  stamp_interval_ = std::max<Duration>(std::max(minimum_rtt(), round_time_) / kStampsPerRtt, options_.shortest_stamp);
+  if (outcome.prompt_rtt <= Duration{0}) return;
   const Duration base = std::max(minimum_rtt(), outcome.path_rtt - kNearby);
   const Duration delay = std::max(outcome.prompt_rtt - base, Duration{0});
   ++samples_;

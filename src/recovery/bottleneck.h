@@ -28,11 +28,13 @@ class Bottleneck {
  public:
   // Names an instant of sending. 0: none.
   using Stamp = std::uint32_t;
+  static constexpr Duration kShortestStamp = std::chrono::microseconds(1);
   struct Options {
     std::uint32_t packet_bytes = 1'472;         // of a full packet: the unit of small windows
     std::uint64_t initial_window = 64 * 1024;   // of all paths together
     std::uint64_t largest_window = 1ull << 30;  // of all paths together
     Stamp first_stamp = 1;
+    Duration shortest_stamp = kShortestStamp;  // no two are nearer to each other
   };
   enum class Phase : std::uint8_t { searching, following };
 
@@ -46,12 +48,12 @@ class Bottleneck {
     Instant lost_sent_at{};              // of the lost packets, when the last one was sent
     Stamp newest = 0;                    // of the acknowledged packets, the stamp of the one that was sent last
     Duration rtt{};                      // measured now; 0: none
-    Duration prompt_rtt{};               // the same without the time for which the receiver says that it waited
-    Duration path_rtt{};                 // the shortest of that path, likewise
+    // The same without the time for which the receiver says that it waited. 0: it says nothing about this link's queue.
+    Duration prompt_rtt{};
+    Duration path_rtt{};  // the shortest of that path, likewise
   };
 
   static constexpr std::size_t kStamps = 256;                                // that are remembered
-  static constexpr Duration kShortestStamp = std::chrono::microseconds(1);   // no two are nearer to each other
   static constexpr Duration kRttLife = std::chrono::seconds(30);             // a minimum is forgotten after one or two
   static constexpr Duration kNearby = std::chrono::microseconds(250);        // paths of one link differ by so much
   static constexpr Duration kForget = std::chrono::seconds(3);               // without being limited
@@ -67,7 +69,10 @@ class Bottleneck {
   static constexpr double kSmallestLossyPackets = 1.0 / 32;
 
   explicit Bottleneck(Options options)
-      : options_(options), window_(static_cast<double>(options.initial_window)), last_stamp_(options.first_stamp - 1) {}
+      : options_(options),
+        window_(static_cast<double>(options.initial_window)),
+        last_stamp_(options.first_stamp - 1),
+        stamp_interval_(options.shortest_stamp) {}
 
   // ---- may something be sent? ----
   bool is_searching() const { return phase_ == Phase::searching; }
@@ -136,7 +141,7 @@ class Bottleneck {
   // ---- stamps ----
   std::array<Instant, kStamps> sent_{};
   Stamp last_stamp_;
-  Duration stamp_interval_ = kShortestStamp;
+  Duration stamp_interval_;
 
   // ---- round trips ----
   Duration earlier_rtt_ = kNoRtt;
@@ -161,9 +166,9 @@ class Bottleneck {
   double target_part_ = 1;           // of the target, after the shortest queue that overflowed
   std::uint64_t epoch_packets_ = 0;  // delivered and lost ones
   std::uint32_t epoch_losses_ = 0;
-  std::int64_t missing_ = 0;  // seen by the receiver, in this round
-  Instant reduced_at_{-1};    // losses of packets sent before were answered
-  Instant lost_at_{};         // the last time
+  std::int64_t missing_ = 0;                         // seen by the receiver, in this round
+  Instant reduced_at_{-1};                           // losses of packets sent before were answered
+  Instant lost_at_{-Duration(kLossMemory).count()};  // the last time
   std::uint64_t epoch_bytes_ = 0;
 };
 
