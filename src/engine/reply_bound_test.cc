@@ -242,11 +242,16 @@ TEST_F(ReplyBoundFlow, RoomThatIsKeptForAPathIsFreeWhenThePathHasGone) {
 // The same at the callee.
 TEST_F(ReplyBoundFlow, ARequestThatNeedsMoreAnswerRoomIsNotOvertakenForEver) {
   start(1u << 30, token::AnswerRoom::least(answer_bytes_of(kInline + 2)));
+  // They have less than they may, so that their own requests never wait, but too much to leave room for the largest
+  // answer.
+  const int clients[] = {client, net.add(false), net.add(false), net.add(false)};
   const auto refill = [&] {
-    for (int i = 0; i < 4; ++i) submit(client, "hold", "x", 64);
+    for (const int host : clients) submit(host, "hold", "x", 64);
   };
-  for (int i = 0; i < 100; ++i) refill();
+  for (int i = 0; i < 18; ++i) refill();
   net.run_for(std::chrono::milliseconds(10));
+  ASSERT_EQ(net.core(server).requests_waiting, 0u);
+  ASSERT_TRUE(net.core(server).answers.is_full(0));
   std::size_t large_ran = 0;
   net.serve(server, "large", [&](Engine& engine, IncomingTransfer& request, Instant now) {
     ++large_ran;
@@ -254,11 +259,11 @@ TEST_F(ReplyBoundFlow, ARequestThatNeedsMoreAnswerRoomIsNotOvertakenForEver) {
   });
   for (int i = 0; i < 8; ++i) submit(other, "large", "x", wire::kAnyReply);
   for (int i = 0; i < 2'000 && large_ran < 8; ++i) {
-    answer_held(2);
+    answer_held(4);
     refill();
     net.run_for(std::chrono::microseconds(100));
   }
-  EXPECT_EQ(large_ran, 8u);
+  EXPECT_EQ(large_ran, 8u) << "requests still wait for room";
 }
 
 // ---- a hostile callee: it has learnt the bound and answers as it likes --------------------------------------------
