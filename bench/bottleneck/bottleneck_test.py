@@ -22,10 +22,10 @@ from bottleneck.rounds import Row, client_commands, difference, measure, median_
 
 NOT_RUN = 77
 
-# What is asserted, of medians of rounds, for each direction. The goals (goals.py) are 0.01 for all of them: lower these
-# bounds with every improvement of the congestion control.
-MOST_DROPPED_SHARE = {"request": 0.60, "reply": 0.60}
-MOST_RETRANSMITTED_SHARE = {"request": 0.75, "reply": 0.70}
+# What is asserted, of medians of rounds, for each direction. The goals (goals.py) are 0.01 for all of them, and met where
+# the programs have a processor each. On a busy machine acknowledgements are late, and packets are sent again needlessly.
+MOST_DROPPED_SHARE = {"request": 0.02, "reply": 0.02}
+MOST_RETRANSMITTED_SHARE = {"request": 0.05, "reply": 0.05}
 
 PEERS, CALLS, ROUNDS = 100, 3000, 3
 DEADLINE_S = 30

@@ -144,6 +144,28 @@ TEST(SharedLinks, WaitingPathsGoByUrgencyAndKeepOnePlace) {
   EXPECT_EQ(network.link().asking.front()->path, 100u);
 }
 
+// Otherwise nobody would collect packets when time alone lets the next one out.
+TEST(SharedLinks, ATurnThatIsDueIsWork) {
+  Network network(4);
+  network.links.note_due();
+  EXPECT_FALSE(network.links.has_turns());  // nobody waits
+  network.links.wait(network.shares[0], 0, 3, false);
+  EXPECT_TRUE(network.links.has_turns());
+  network.links.end_turn();
+  EXPECT_FALSE(network.links.has_turns());
+  network.links.note_due();
+  EXPECT_TRUE(network.links.has_turns());
+  network.links.end_turn();
+  network.links.on_outcome(network.shares[1], 0, {.delivered_bytes = 1}, network.now);
+  EXPECT_TRUE(network.links.has_turns());
+  network.links.end_turn();
+  transfer::OutgoingCall call;
+  network.links.on_asked(network.shares[1], call, network.now);
+  EXPECT_FALSE(network.links.has_turns());
+  network.links.on_reply(network.shares[1], call, 64);
+  EXPECT_TRUE(network.links.has_turns());
+}
+
 TEST(SharedLinks, LossesOfOnePathDoNotSlowTheOthersDown) {
   Network network(20);
   for (int i = 0; i < 5; ++i) network.round(100us);

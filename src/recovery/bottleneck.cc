@@ -19,7 +19,7 @@ constexpr double kSearchFactor = 0.85;       // of what the last round delivered
 constexpr double kMarkFactor = 0.5;          // a round of marks alone takes so much
 constexpr double kPacingGain = 1.25;         // of windows that acknowledgements clock
 constexpr double kClockedPackets = 2;        // a larger window is one of these
-constexpr double kLeastTargetPart = 0.3;     // of the target
+constexpr double kLeastTargetPart = 0.03;     // of the target
 constexpr double kQueuePart = 0.5;           // of the longest queue, that is aimed at
 constexpr double kTargetGrowth = 1.0 / 512;  // in a round without a queue
 constexpr double kLeastPacingRate = 2'000;   // bytes per second
@@ -66,7 +66,7 @@ void Bottleneck::on_outcome(const Outcome& outcome, Instant now) {
     phase_ = Phase::searching;
     window_ = std::max(window_, static_cast<double>(options_.initial_window));
   }
-  update_limits(now);
+  update_limits();
 }
 
 void Bottleneck::take_rtt(const Outcome& outcome, Instant now) {
@@ -164,6 +164,7 @@ void Bottleneck::adjust(Instant now) {
   if (was_idle_ || reduced_at_ == now) return;
   const double delay = groups_ == 0 ? 0 : static_cast<double>(delay_sum_.count()) / groups_;
   const auto wanted = static_cast<double>(target().count());
+  const double least = now - lost_at_ < kLossMemory ? 0 : kLosslessWindow;
   if (is_searching()) {
     if (delay > wanted || marked_bytes_ != 0) stop_searching(now);
     return;
@@ -172,9 +173,9 @@ void Bottleneck::adjust(Instant now) {
     const double share = std::min(static_cast<double>(marked_bytes_) / static_cast<double>(round_bytes_), 1.0);
     window_ *= 1 - kMarkFactor * share;
     calm_ = 0;
-  } else if (delay > wanted) {
+  } else if (delay > wanted && window_ > least) {
     const double waiting = (delay - wanted) / static_cast<double>(std::max(round_time_, minimum_rtt()).count());
-    window_ *= 1 - std::min(kDelayFactor * waiting, kLargestDecrease);
+    window_ = std::max(window_ * (1 - std::min(kDelayFactor * waiting, kLargestDecrease)), least);
     calm_ = 0;
   } else {
     calm_ = delay < wanted / 2 ? std::min(calm_ + kCalmStep, kMostCalm) : 0;
@@ -185,9 +186,8 @@ void Bottleneck::adjust(Instant now) {
   }
 }
 
-void Bottleneck::update_limits(Instant now) {
-  const bool is_lossless = now - lost_at_ >= kLossMemory;
-  window_ = std::max(window_, (is_lossless ? kSmallestPackets : kSmallestLossyPackets) * packet());
+void Bottleneck::update_limits() {
+  window_ = std::max(window_, kSmallestPackets * packet());
   if (is_searching()) {
     pacing_rate_ = 0;
     return;

@@ -53,11 +53,11 @@ class Bottleneck {
     Duration path_rtt{};  // the shortest of that path, likewise
   };
 
-  static constexpr std::size_t kStamps = 256;                                // that are remembered
-  static constexpr Duration kRttLife = std::chrono::seconds(30);             // a minimum is forgotten after one or two
-  static constexpr Duration kNearby = std::chrono::microseconds(250);        // paths of one link differ by so much
-  static constexpr Duration kForget = std::chrono::seconds(3);               // without being limited
-  static constexpr Duration kLossMemory = std::chrono::seconds(10);          // windows below two packets need losses
+  static constexpr std::size_t kStamps = 256;                          // that are remembered
+  static constexpr Duration kRttLife = std::chrono::seconds(30);       // a minimum is forgotten after one or two
+  static constexpr Duration kNearby = std::chrono::microseconds(250);  // paths of one link differ by so much
+  static constexpr Duration kForget = std::chrono::seconds(3);         // without being limited
+  static constexpr Duration kLossMemory = std::chrono::seconds(1);
   static constexpr Duration kLeastTarget = std::chrono::microseconds(250);   // of the time in the queue
   static constexpr Duration kTargetSpread = std::chrono::microseconds(750);  // more, for a window of one packet
   static constexpr std::uint32_t kLossPart = 50;       // more than one byte of so many lost: too much, queue or not
@@ -65,8 +65,9 @@ class Bottleneck {
   static constexpr std::uint64_t kEpochPackets = 100;  // after so many, losses count half
   static constexpr std::uint32_t kSmallestGroup = 4;   // round trips of which the shortest counts
   static constexpr std::uint32_t kLargestGroup = 32;   // likewise
-  static constexpr double kSmallestPackets = 2;        // while nothing is lost
-  static constexpr double kSmallestLossyPackets = 1.0 / 32;
+  static constexpr double kSmallestPackets = 1.0 / 32;
+  // What threads that are late look like, too. Delay alone leaves so much, unless something was lost lately.
+  static constexpr double kLosslessWindow = 16.0 * 1024;
 
   explicit Bottleneck(Options options)
       : options_(options),
@@ -126,7 +127,7 @@ class Bottleneck {
   void adjust(Instant now);
   void stop_searching(Instant now);
   void reduce(double factor, Instant now);
-  void update_limits(Instant now);
+  void update_limits();
 
   Options options_;
   Phase phase_ = Phase::searching;

