@@ -46,8 +46,10 @@ bool Seat::poll_once(Instant now) {
   ++counters.polls;
   bool busy = false;
   const Instant due = engine_.next_deadline();
-  if (due <= now && now - due >= kAbsence) [[unlikely]]
+  if (due <= now && now - due >= kAbsence) [[unlikely]] {
     catch_up(now);
+    if (fork_guard_.is_in_child()) return false;  // a handler forked, and returned in the child
+  }
   if (host_ != nullptr && host_->drain(now)) busy = true;
   if (receive(now)) busy = true;
   // What has come is read before any timer says that it did not come.
