@@ -34,21 +34,22 @@ class AckPolicy {
   // sender waits before it takes a gap for a loss.)
   void on_received(std::uint64_t number, std::size_t bytes, bool ack_eliciting, bool congestion_experienced,
                    Instant now) {
-    Duration wait = options_.max_ack_delay;
+    Instant gap_at = Instant::never();  // when it is reported
     if (number != next_) [[unlikely]]
-      wait = gap(number);
+      gap_at = now + gap(number);
     if (number >= next_) next_ = number + 1;
     const bool newly_marked = congestion_experienced && !marked_;
     marked_ = congestion_experienced;
     if (!ack_eliciting) return;
-    ++eliciting_;
+    if (eliciting_++ == 0) deadline_ = now + options_.max_ack_delay;
     eliciting_bytes_ += static_cast<std::uint32_t>(bytes);
     if (newly_marked || eliciting_ >= kPacketsPerAck || eliciting_bytes_ >= kBytesPerAck) {
-      wait = {};
+      deadline_ = earliest(deadline_, now);
     } else if (eliciting_bytes_ >= kSoonBytes) {
-      wait = std::min(wait, kSoon);
+      deadline_ = earliest(deadline_, now + kSoon);
     }
-    deadline_ = earliest(deadline_, now + wait);
+    if (!gap_at.is_never()) [[unlikely]]
+      deadline_ = earliest(deadline_, gap_at);
   }
 
   void on_ack_sent() {

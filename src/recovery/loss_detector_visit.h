@@ -75,6 +75,8 @@ template <class Visitor>
 void LossDetector::ack_range(PacketRange range, LossReport& report, AckNews& news, Visitor& visitor) {
   const std::uint64_t low = std::max(range.first, sent_.first());
   std::uint64_t number = range.last;
+  bool eliciting = false, probed = false;
+  std::uint32_t frames = 0;
   while (true) {
     SentPacket& packet = sent_[number];
     std::uint64_t step = 1;
@@ -89,14 +91,14 @@ void LossDetector::ack_range(PacketRange range, LossReport& report, AckNews& new
       report.largest_acked_sent_at = std::max(report.largest_acked_sent_at, packet.sent_at);
       report.acked_ect0 += packet.ecn == EcnMark::ect0;
       report.acked_ect1 += packet.ecn == EcnMark::ect1;
-      news.eliciting = news.eliciting || packet.ack_eliciting;
-      news.frames = news.frames || packet.frames_count != 0;
+      eliciting |= packet.ack_eliciting;
+      frames |= packet.frames_count;
       ++report.acked_packets;
       if (number < news.overtaken_below && packet.in_flight) [[unlikely]]
         news.overtaken_sent_at = earliest(news.overtaken_sent_at, packet.sent_at);
       if (was_outstanding) {
         leave_flight(packet);
-        news.probed = news.probed || packet.probed;
+        probed |= packet.probed;
         if (packet.in_flight) {
           report.acked_bytes += packet.bytes;
           if (Bottleneck::is_later(packet.stamp, report.newest_stamp)) report.newest_stamp = packet.stamp;
@@ -112,6 +114,9 @@ void LossDetector::ack_range(PacketRange range, LossReport& report, AckNews& new
     if (number - low < step) break;
     number -= step;
   }
+  news.eliciting |= eliciting;
+  news.probed |= probed;
+  news.frames |= frames != 0;
   SentPacket& top = sent_[range.last];
   top.acked_below = std::max(top.acked_below, acked_below(range.last - low));
 }
