@@ -5,6 +5,9 @@
 #include <ns3/simulator.h>
 
 #include <algorithm>
+#include <memory>
+#include <ostream>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -174,6 +177,9 @@ struct Bounds {
   std::string_view scenario;
   double dropped_share_first = 0, dropped_share_later = 0;
 };
+
+// For the names of tests.
+void PrintTo(const Bounds& bounds, std::ostream* out) { *out << bounds.scenario; }
 
 class Weir : public testing::TestWithParam<Bounds> {};
 
