@@ -34,7 +34,7 @@ Broker::Broker(Options options)
                  .answer = [this](const Outcome& visitor) { return answer(visitor); },
                  .offer = [this](const CredentialId& id) { return describe_self(id, hosts_told_++); },
                  .wall_clock = options_.wall_clock,
-                 .max_outgoing = 2 * options_.plan.max_running,  // one beside each that is silent
+                 .max_outgoing = kHandshakesPerPlace * options_.plan.max_running,
                  .max_incoming = options_.max_incoming,
                  .timeout = options_.timeout,
                  .entropy = options_.entropy,

@@ -41,6 +41,8 @@ namespace weir::handshake {
 // answers by answer_one().
 class Broker {
  public:
+  static constexpr std::size_t kHandshakesPerPlace = 2;  // of ours: one beside each that is silent
+
   struct Options {
     std::shared_ptr<const Credentials> credentials;
     std::function<bool(const Names&)> allows;  // who may call us

@@ -302,6 +302,18 @@ TEST(IdentityConfig, IsValidatedWithSentences) {
   EXPECT_NE(missing.error().message().find("/none.crt"), std::string_view::npos) << missing.error().message();
 }
 
+// Each peer that we shake hands with may have a handshake that fell silent, and another one beside it.
+TEST(IdentityConfig, LimitsCountTwoHandshakesForEachPeerThatWeCall) {
+  constexpr std::size_t kNames = std::size_t{16} << 20, kCredential = 672, kHandshake = 114'688;
+  TestAuthority authority;
+  Config config = identity_server(authority.identity({"127.0.0.1"}));
+  config.limits.credentials = config.limits.handshakes_in = 1;
+  config.limits.handshakes_out = 2;
+  const std::string line = "credentials and handshakes: " + std::to_string(kNames + kCredential + 5 * kHandshake) + " ";
+  const std::string limits = open(config).limits();
+  EXPECT_NE(limits.find(line), std::string::npos) << limits;
+}
+
 TEST(IdentityConfig, TheSmallestLimitsStillServe) {
   TestAuthority authority;
   Config config = identity_server(authority.identity({"127.0.0.1"}));

@@ -15,6 +15,7 @@
 
 #include "causality/map.h"
 #include "engine/footprint.h"
+#include "handshake/broker.h"
 #include "handshake/caller_names.h"
 #include "link/receive_buffer.h"
 #include "pool/pool_state.h"
@@ -152,9 +153,10 @@ std::string PoolState::limits() const {
     static_assert(kCredentialBytes == 512 + handshake::CallerNames::kBytesPerCredential);
     page.count("credentials", limits.credentials, "peers, 672 bytes each");
     page.count("handshakes_in", limits.handshakes_in, "handshakes, 114688 bytes each");
-    page.count("handshakes_out", limits.handshakes_out, "handshakes, 114688 bytes each");
+    page.count("handshakes_out", limits.handshakes_out, "peers, with two handshakes each, 114688 bytes a handshake");
+    const std::size_t ours = handshake::Broker::kHandshakesPerPlace * limits.handshakes_out;
     of_handshakes = limits.credentials * kCredentialBytes + handshake::CallerNames::kMaxListBytes +
-                    (std::size_t{limits.handshakes_in} + limits.handshakes_out) * kHandshakeBytes;
+                    (std::size_t{limits.handshakes_in} + ours) * kHandshakeBytes;
   }
   if (nic_ != nullptr) {
     page.line("nic_bits_per_s",
