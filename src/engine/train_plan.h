@@ -39,7 +39,6 @@ class TrainPlan {
 
   bool is_empty() const { return segment_ == 0; }
   std::size_t segment() const { return segment_; }  // 0: the first packet decides
-  std::size_t bytes() const { return bytes_; }
 
   End end_of(const Full& packet) const {
     const std::size_t rest = packet.size - packet.bytes;
