@@ -49,8 +49,9 @@ void Core::owe_credit(Path& path) {
 
 void Core::answer(IncomingTransfer& transfer, ByteSpan header, ByteSpan body, bool failed, Instant now) {
   const std::size_t bytes = header.size() + body.size();
-  if (bytes > transfer.max_reply && !failed) [[unlikely]]
-    return answer_too_long(transfer, bytes, now);
+  if (bytes > transfer.max_reply) [[unlikely]] {
+    if (!failed) return answer_too_long(transfer, bytes, now);
+  }
   Path* const path = path_of(transfer);
   finish_credit(transfer, path);
   if (path == nullptr || transfer.cancelled.load(std::memory_order_relaxed)) [[unlikely]]

@@ -142,12 +142,6 @@ void Core::leave_path(OutgoingCall& call, std::uint32_t reply_bytes) {
   give_reply_room(call);
 }
 
-void Core::give_reply_room(const OutgoingCall& call) {
-  reply_room_used -= reply_room_of(call.max_reply, config.limits.inline_bytes);
-  if (!waiting_for_room.empty()) [[unlikely]]
-    wake_for_reply_room();
-}
-
 // Not before there is room for any reply: otherwise small replies would take it all as it comes, and a call that needs
 // more would wait for ever. All may look then; room for the largest reply is kept for one path, in turn, until that has
 // looked.
@@ -169,7 +163,7 @@ void Core::end_room_turn() {
 }
 
 // Room for the reply of a call from outside handlers. Nobody overtakes the paths that wait for some.
-bool Core::has_reply_room(const Path& path, const OutgoingCall& call) {
+bool Core::has_reply_room_beside_others(const Path& path, const OutgoingCall& call) {
   std::size_t bytes = reply_room_of(call.max_reply, config.limits.inline_bytes);
   if (room_kept_for != kNoPath && room_kept_for != path.id) [[unlikely]] {
     const Path* const other = find_path(room_kept_for);
@@ -183,9 +177,7 @@ bool Core::has_reply_room(const Path& path, const OutgoingCall& call) {
   return reply_room_used + bytes <= config.limits.reply_bytes;
 }
 
-// A reply that is longer than was reserved for ends its call. So does one that is longer than the call accepts, whether
-// or not its caller has room for it.
-bool Core::is_too_long(const OutgoingCall& call, const wire::ReplyFrame& frame) const {
+bool Core::is_beyond_bound(const OutgoingCall& call, const wire::ReplyFrame& frame) const {
   if (frame.part.total > longest_reply_message(call.max_reply, config.limits.inline_bytes)) return true;
   return frame.part.total > call.max_reply && !frame.failed && !frame.is_large;
 }

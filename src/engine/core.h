@@ -214,11 +214,28 @@ struct Core : Bounds {
   void let_go(OutgoingCall& call,
               std::uint32_t reply_bytes = kNoReply);  // of its slot, timer, queue, reassembly and reply room
   void leave_path(OutgoingCall& call, std::uint32_t reply_bytes);
-  void give_reply_room(const OutgoingCall& call);
+  void give_reply_room(const OutgoingCall& call) {
+    reply_room_used -= reply_room_of(call.max_reply, config.limits.inline_bytes);
+    if (!waiting_for_room.empty()) [[unlikely]]
+      wake_for_reply_room();
+  }
   void wake_for_reply_room();
   void end_room_turn();
-  bool has_reply_room(const Path& path, const OutgoingCall& call);
-  bool is_too_long(const OutgoingCall& call, const wire::ReplyFrame& frame) const;
+  bool has_reply_room(const Path& path, const OutgoingCall& call) {
+    if (waiting_for_room.empty() && room_kept_for == kNoPath) [[likely]] {
+      return reply_room_used + reply_room_of(call.max_reply, config.limits.inline_bytes) <= config.limits.reply_bytes;
+    }
+    return has_reply_room_beside_others(path, call);
+  }
+  [[gnu::noinline]] bool has_reply_room_beside_others(const Path& path, const OutgoingCall& call);
+  // A reply that is longer than was reserved for ends its call. So does one that is longer than the call accepts,
+  // whether or not its caller has room for it.
+  bool is_too_long(const OutgoingCall& call, const wire::ReplyFrame& frame) const {
+    if (call.max_reply == wire::kAnyReply) [[likely]]
+      return frame.part.total > config.limits.inline_bytes + 2;
+    return is_beyond_bound(call, frame);
+  }
+  [[gnu::noinline]] bool is_beyond_bound(const OutgoingCall& call, const wire::ReplyFrame& frame) const;
   static constexpr const char* kReplyTooLong =
       "the reply is larger than the call accepts: raise CallOptions::max_reply, or let the peer send less";
   std::uint32_t take_slot(Path& path, OutgoingCall& call, Instant now);

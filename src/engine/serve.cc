@@ -115,8 +115,7 @@ Core::Verdict Core::on_request(Path& path, const wire::RequestFrame& frame, deta
   events.counters.payload_bytes_received += part.total;
   transfer->path = path.id;
   transfer->caller = path.caller;
-  transfer->slot = part.id.slot;
-  transfer->generation = part.id.generation;
+  transfer->packed_id = part.id.packed();
   transfer->delivery.method = frame.method;
   transfer->max_reply = frame.max_reply;
   transfer->priority = frame.priority;

@@ -56,8 +56,13 @@ struct IncomingTransfer {
   bool reply_is_large = false;     // `block` holds a Cargo and the opening of a large reply
   std::uint32_t path = 0;
   CallerReference caller;  // whose path it is; the number alone may come again
-  std::uint32_t slot : 24 = 0;
-  std::uint64_t generation : 40 = 0;
+  union {
+    std::uint64_t packed_id = 0;  // as wire::TransferId::packed()
+    __extension__ struct {
+      std::uint32_t slot : 24;
+      std::uint64_t generation : 40;
+    };
+  };
   std::uint32_t max_reply = wire::kAnyReply;  // bytes of the largest reply that its caller accepts, header and body
   union {
     std::uint32_t cost = 0;    // until it is answered: the credit to give back then
