@@ -144,6 +144,7 @@ bool Core::on_ack(Path& path, const wire::AckFrame& frame, Instant now) {
 }
 
 void Core::after_loss_report(Path& path, const recovery::LossReport& report, Instant now) {
+  if (report.rtt_sampled) path.ack_policy.on_round_trip(path.loss.rtt().smoothed());
   links.on_outcome(path.link, path.loss.bytes_on_the_way(),
                    {.delivered_bytes = report.acked_bytes,
                     .lost_bytes = report.lost_bytes,

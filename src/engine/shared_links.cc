@@ -31,9 +31,11 @@ bool is_loopback(const Address& address) {
 }  // namespace
 
 Instant SharedLink::next_turn(Instant now) const {
-  if (!is_shared()) return line.empty() && asking.empty() ? Instant::never() : now;
-  const Instant next = line.empty() || !model.has_room() ? Instant::never() : pacer.next_send(now);
-  return asking.empty() ? next : earliest(next, replies->next_ask(now));
+  if (line.empty() && asking.empty()) return Instant::never();
+  if (!is_shared()) return now;
+  const Instant next = model.has_room() ? pacer.next_send(now) : Instant::never();
+  // Who asks sends, too, and after those who only send.
+  return line.empty() ? std::max(next, replies->next_ask(now)) : next;
 }
 
 void SharedLinks::join(LinkShare& share, const Address& remote) {

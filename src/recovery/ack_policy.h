@@ -24,9 +24,16 @@ class AckPolicy {
   // Where packets overtake each other, a gap is reported so much later: mostly it is filled by then.
   static constexpr Duration kGapDelay = std::chrono::microseconds{250};
   static constexpr std::uint8_t kMostOvertaken = 64;
+  // An acknowledgement waits for a quarter of a round trip at most, but for so long at least: a reply may be on its way.
+  static constexpr Duration kShortestDelay = std::chrono::microseconds{50};
 
   AckPolicy() : AckPolicy(Options{}) {}
-  explicit AckPolicy(Options options) : options_(options) {}
+  explicit AckPolicy(Options options) : options_(options), delay_(options.max_ack_delay) {}
+
+  // The delay follows the round trip. A sender whose window holds few packets sends nothing until they are acknowledged.
+  void on_round_trip(Duration smoothed) {
+    delay_ = std::min(std::max<Duration>(smoothed / 4, kShortestDelay), options_.max_ack_delay);
+  }
 
   // Every authenticated packet that was not received before. An ack-eliciting one is acknowledged at once if it
   // leaves or fills a gap, or carries a congestion mark that the one before it did not: the sender reacts to both.
@@ -41,7 +48,7 @@ class AckPolicy {
     const bool newly_marked = congestion_experienced && !marked_;
     marked_ = congestion_experienced;
     if (!ack_eliciting) return;
-    if (eliciting_++ == 0) deadline_ = now + options_.max_ack_delay;
+    if (eliciting_++ == 0) deadline_ = now + delay_;
     eliciting_bytes_ += static_cast<std::uint32_t>(bytes);
     if (newly_marked || eliciting_ >= kPacketsPerAck || eliciting_bytes_ >= kBytesPerAck) {
       deadline_ = earliest(deadline_, now);
@@ -79,6 +86,7 @@ class AckPolicy {
   }
 
   Options options_;
+  Duration delay_;
   std::uint64_t next_ = 0;
   Instant deadline_ = Instant::never();
   std::uint32_t eliciting_ = 0;
