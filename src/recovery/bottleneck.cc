@@ -8,21 +8,23 @@ namespace weir::recovery {
 
 namespace {
 
-constexpr double kGrowth = 0.05;             // packets per round, for a window of one packet
-constexpr double kFastestGrowth = 0.25;      // of the window, in a round
-constexpr double kCalmStep = 0.25;           // per round without a queue
-constexpr double kMostCalm = 20;             // the window grows faster by so much at most
-constexpr double kDelayFactor = 0.8;         // of what waits in the queue beyond the target
-constexpr double kLargestDecrease = 0.3;     // of the window, in a round
-constexpr double kLossFactor = 0.8;          // that a loss leaves
-constexpr double kSearchFactor = 0.85;       // of what the last round delivered, that the search leaves
-constexpr double kMarkFactor = 0.5;          // a round of marks alone takes so much
-constexpr double kPacingGain = 1.25;         // of windows that acknowledgements clock
-constexpr double kClockedPackets = 2;        // a larger window is one of these
-constexpr double kLeastTargetPart = 0.03;     // of the target
-constexpr double kQueuePart = 0.5;           // of the longest queue, that is aimed at
-constexpr double kTargetGrowth = 1.0 / 512;  // in a round without a queue
-constexpr double kLeastPacingRate = 2'000;   // bytes per second
+constexpr double kGrowth = 0.05;              // packets per round, for a window of one packet
+constexpr double kFastestGrowth = 0.25;       // of the window, in a round
+constexpr double kCalmStep = 0.25;            // per round without a queue
+constexpr double kMostCalm = 20;              // the window grows faster by so much at most
+constexpr double kDelayFactor = 0.8;          // of what waits in the queue beyond the target
+constexpr double kLargestDecrease = 0.3;      // of the window, in a round
+constexpr double kLossFactor = 0.8;           // that a loss leaves
+constexpr double kSearchFactor = 0.85;        // of what the last round delivered, that the search leaves
+constexpr double kMarkFactor = 0.5;           // a round of marks alone takes so much
+constexpr double kPacingGain = 1.25;          // of windows that acknowledgements clock
+constexpr double kClockedPackets = 2;         // a larger window is one of these
+constexpr double kLeastTargetPart = 0.3;      // of the target, where round trips are long
+constexpr double kSmallestTargetPart = 0.03;  // where they are short
+constexpr double kRoundPart = 1.0 / 2;        // of a round, below which the target does not fall
+constexpr double kQueuePart = 0.5;            // of the longest queue, that is aimed at
+constexpr double kTargetGrowth = 1.0 / 512;   // in a round without a queue
+constexpr double kLeastPacingRate = 2'000;    // bytes per second
 constexpr int kRoundsWithoutSamples = 4;
 
 }  // namespace
@@ -107,9 +109,12 @@ void Bottleneck::judge_losses(Instant now) {
     if (is_lossy && epoch_losses_ >= kSearchLosses) stop_searching(now);
   } else if (is_lossy || depth > target() / 2) {
     if (depth > Duration{0}) {
-      const double part = kQueuePart * static_cast<double>(depth.count()) /
-                          static_cast<double>(Duration(kLeastTarget + kTargetSpread).count());
-      target_part_ = std::clamp(part, kLeastTargetPart, target_part_);
+      const auto whole = static_cast<double>(Duration(kLeastTarget + kTargetSpread).count());
+      const double part = kQueuePart * static_cast<double>(depth.count()) / whole;
+      // Late threads and losses at random make a target of less useless.
+      const double round_part = kRoundPart * static_cast<double>(round_time_.count()) / whole;
+      const double least = std::clamp(round_part, kSmallestTargetPart, kLeastTargetPart);
+      target_part_ = std::min(std::max(part, least), target_part_);
     }
     reduce(kLossFactor, now);
   }
