@@ -137,6 +137,7 @@ bool Core::bind_region(Path& path, Arrival& arrival, token::Region& region, Inst
       .side = arrival.side(), .transfer = arrival.id.packed(), .bytes = arrival.cargo.body_bytes};
   if (!regions.bind(region, binding, now)) return false;
   arrival.region = region.id;
+  begin_write(path, arrival);
   describe_landing(arrival, *region.landing);
   if (region.coverage.prefix() >= region.range_due) tell_range(path, region);
   arm_regions_timer();
@@ -243,11 +244,14 @@ Core::Verdict Core::on_slice(Path& path, const wire::SliceFrame& frame, ByteSpan
     events.emit(event::WriteRefused{{}, path.id, frame.region, static_cast<std::uint32_t>(slice.size())});
     return Verdict::fine;
   }
+  if (grant_pace.paces() && region->coverage.bytes() == 0) on_first_bytes(path, *region, now);
   if (!regions.cover(*region, {.begin = offset, .end = offset + slice.size()}, now)) return Verdict::not_now;
   place_slice(*region, frame, slice);
   events.counters.payload_bytes_received += slice.size();
   if (region->last_write == now) path.large->last_new_byte = now;
   if (!region->is_covered()) {
+    if (grant_pace.paces()) [[unlikely]]
+      end_write_soon(path, *region);
     if (region->coverage.prefix() >= region->range_due) [[unlikely]]
       tell_range(path, *region);
     return Verdict::fine;
@@ -303,6 +307,7 @@ void Core::complete_arrival(Path& path, Arrival& arrival, token::Region& region,
   IncomingTransfer* const transfer = arrival.transfer;
   OutgoingCall* const call = arrival.call;
   arrival.region = wire::kNoRegion;
+  end_write(arrival);
   drop_arrival(path, arrival, now);
   if (transfer != nullptr) {
     --path.receiving;
@@ -336,6 +341,7 @@ void Core::drop_arrival(Path& path, Arrival& arrival, Instant now) {
   leave_line(path, arrival.ask);
   wheel.cancel(arrival.timer);
   if (arrival.region != wire::kNoRegion) {
+    end_write(arrival);
     if (token::Region* const region = regions.find(arrival.region)) regions.revoke(*region, now);
   }
   if (arrival.header != nullptr) detail::unpin(arrival.header);

@@ -74,6 +74,9 @@ void Core::on_timeout(Instant now) {
       case TimerKind::link:
         links.note_due();  // collect() gives the turns
         break;
+      case TimerKind::pace:
+        on_pace_timer(now);
+        break;
       case TimerKind::nic:
         nic->is_due = true;
         break;

@@ -65,11 +65,13 @@ Core::Core(const EngineConfig& config_, crypto::Entropy& entropy_, Subscriber* s
       arrivals(kMaxArrivals),
       ledger(ledger_options(config_)),
       grants(grant_options(config_)),
+      grant_pace(config_.nic != nullptr ? config_.nic->rate() : 0),
       regions({.max_regions = kMaxRegions, .idle_timeout = kRegionIdle, .lifetime = kRegionLifetime}),
       links(paths.max_objects()),
       arena(new std::byte[kArenaBytes]) {
   events.set_now(now);
   link_timer.tag = static_cast<std::uint32_t>(TimerKind::link);
+  pace_timer.tag = static_cast<std::uint32_t>(TimerKind::pace);
   if (config.nic != nullptr) {
     nic = std::make_unique<NicTurns>(config.nic, paths.max_objects(), static_cast<std::uint32_t>(TimerKind::nic));
   }

@@ -26,6 +26,7 @@
 #include "engine/reply_bound.h"
 #include "engine/return_box.h"
 #include "engine/shared_links.h"
+#include "token/grant_pace.h"
 #include "transfer/arrival.h"
 #include "transfer/reassembly.h"
 #include "weir/body.h"
@@ -347,7 +348,15 @@ struct Core : Bounds {
   buffer::Landing* make_landing(Path& path, const Room& room);
   static void forget_landing(buffer::Landing* landing);
   token::Region* grant_region(Path& path, const Room& room, Instant now);
-  std::uint32_t in_flight_promise() const;
+  std::uint32_t in_flight_promise(const Path& path) const;
+  bool may_grant(Instant now);
+  void begin_write(const Path& path, transfer::Arrival& arrival);
+  void end_write(transfer::Arrival& arrival);
+  void end_write_soon(Path& path, const token::Region& region);
+  void tell_share(Path& path, std::uint64_t region);
+  void tell_shares();
+  void on_first_bytes(Path& path, const token::Region& region, Instant now);
+  void on_pace_timer(Instant now);
   void leave_line(Path& path, token::Ask& ask);
   void serve_held_asks(Instant now);
   void serve_asks(Instant now);
@@ -633,6 +642,9 @@ struct Core : Bounds {
 
   // ---- large messages ----
   token::GrantLedger grants;
+  token::GrantPace grant_pace;
+  schedule::Timer pace_timer;    // armed while somebody waits for others to write
+  bool has_ended_write = false;  // so that somebody else may begin
   token::RegionTable regions;
   schedule::Timer regions_timer;
   ReturnBox* returned = new ReturnBox;

@@ -71,11 +71,80 @@ token::Region* Core::grant_region(Path& path, const Room& room, Instant now) {
   return region;
 }
 
-// All who send large messages to us together are promised a quarter of what our socket can hold.
-std::uint32_t Core::in_flight_promise() const {
-  if (config.receive_buffer_bytes == 0) return ~std::uint32_t{0};
-  const std::uint64_t share = large_promise(config.receive_buffer_bytes) / std::max<std::uint64_t>(large_receivers, 1);
+// All who send large messages to us together are promised a quarter of what our socket can hold, and no more than the
+// NIC carries.
+std::uint32_t Core::in_flight_promise(const Path& path) const {
+  std::uint64_t share = ~std::uint32_t{0};
+  if (config.receive_buffer_bytes != 0) {
+    share = large_promise(config.receive_buffer_bytes) / std::max<std::uint64_t>(large_receivers, 1);
+  }
+  if (grant_pace.paces()) share = std::min(share, grant_pace.share(path.large->grant_round_trip));
   return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(share, kSmallestInFlightBytes, ~std::uint32_t{0}));
+}
+
+// Whether one more message may be written. If not, others end, or are found to stand still.
+bool Core::may_grant(Instant now) {
+  if (grant_pace.may_begin()) return true;
+  if (!pace_timer.armed()) wheel.arm(pace_timer, now + token::GrantPace::kStalled);
+  return false;
+}
+
+void Core::begin_write(const Path& path, Arrival& arrival) {
+  arrival.is_writing = true;
+  if (grant_pace.on_begin(path.large->grant_round_trip)) tell_shares();
+}
+
+void Core::end_write(Arrival& arrival) {
+  if (!std::exchange(arrival.is_writing, false)) return;
+  if (grant_pace.on_end()) tell_shares();
+  has_ended_write = grant_pace.paces();
+}
+
+// The rest is on its way: when the first bytes of the next message come it has left every queue.
+void Core::end_write_soon(Path& path, const token::Region& region) {
+  if (region.bytes - region.coverage.bytes() > grant_pace.tail(path.large->grant_round_trip)) return;
+  Arrival* const arrival = find_arrival(path, region.side, wire::TransferId::unpack(region.transfer));
+  if (arrival == nullptr || !arrival->is_writing) return;
+  end_write(*arrival);
+  touch(path);
+}
+
+// A grant that comes again changes nothing but what its sender may have in flight.
+void Core::tell_share(Path& path, std::uint64_t region) {
+  const token::RegionId id = token::RegionId::unpack(region);
+  path.again.push(
+      {.slot = id.slot, .kind = static_cast<std::uint8_t>(SentKind::region_grant), .generation = id.generation});
+  touch(path);
+}
+
+void Core::tell_shares() {
+  arrivals.for_each([&](const Arrival& arrival) {
+    if (arrival.region != wire::kNoRegion) tell_share(*find_path(arrival.path), arrival.region);
+  });
+}
+
+// The first bytes that a grant has brought. (The round trip that acknowledgements show has their delay in it: who is
+// written to sends little else that is acknowledged.)
+void Core::on_first_bytes(Path& path, const token::Region& region, Instant now) {
+  const Arrival* const arrival = find_arrival(path, region.side, wire::TransferId::unpack(region.transfer));
+  if (arrival == nullptr || arrival->cargo.region != wire::kNoRegion) return;  // it came with a token, without a grant
+  if (grant_pace.on_first_bytes()) tell_shares();
+  LargePath& large = *path.large;
+  const Duration took = grant_pace.judge(std::max(now - region.last_write, Duration{1}));  // since the grant
+  const bool was_known = large.grant_round_trip != Duration{};
+  if (was_known && large.grant_round_trip <= took) return;
+  large.grant_round_trip = took;
+  if (!was_known && took > 2 * token::GrantPace::kUnknownRoundTrip) tell_share(path, region.id);
+}
+
+void Core::on_pace_timer(Instant now) {
+  std::uint32_t stalled = 0;
+  arrivals.for_each([&](const Arrival& arrival) {
+    const token::Region* const region = arrival.is_writing ? regions.find(arrival.region) : nullptr;
+    if (region != nullptr && now - region->last_write >= token::GrantPace::kStalled) ++stalled;
+  });
+  grant_pace.set_stalled(stalled);
+  serve_asks(now);
 }
 
 // A landing that never was anybody's: what was reserved for it is still the caller's to give back.
@@ -109,7 +178,10 @@ void Core::serve_held_asks(Instant now) {
 
 // Whoever's turn it is, as far as there is memory.
 void Core::serve_asks(Instant now) {
-  while (token::Ask* const ask = grants.next()) {
+  has_ended_write = false;
+  while (grants.is_ready() && may_grant(now)) {
+    token::Ask* const ask = grants.next();
+    if (ask == nullptr) return;
     Arrival& arrival = arrival_of(*ask);
     Path& path = *find_path(arrival.path);
     token::Region* const region = grant_region(path,
@@ -165,6 +237,8 @@ void Core::grant_token(Path& path, const Arrival& like, Instant now) {
   const std::uint64_t capacity = token::token_capacity(like.cargo.body_bytes);
   token::SenderAccount& account = path.large->account();
   const std::uint64_t cost = buffer::landing_cost(capacity);
+  // A message that has a region ahead of need comes without being asked for: not where many come already.
+  if (grant_pace.paces() && large_receivers > grant_pace.most_writes()) return;
   // Those that wait before the line come first.
   if (capacity == 0 || path.large->ahead.held() != 0 || !grants.may_speculate(account, 0, cost)) return;
   grants.speculate(account, 0, cost);
@@ -205,6 +279,7 @@ void Core::revoke_region(Path& path, token::Region& region, Instant now) {
                      .offset = static_cast<std::uint16_t>(region.side),
                      .generation = id.generation});
     if (Arrival* const arrival = find_arrival(path, region.side, id)) {
+      end_write(*arrival);
       arrival->lost_region = region.id;
       arrival->region = wire::kNoRegion;
       leave_line(path, arrival->ask);

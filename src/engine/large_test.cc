@@ -74,13 +74,15 @@ TEST(LargeMessage, ASocketIsPromisedAtMostHalfForAllTogether) {
   config.receive_buffer_bytes = kBuffer;
   Pair pair(testing::test_config(false, 1111), config);
   pair.serve_large_echo();
-  const Core& server = testing::EngineAccess::core(pair.server());
-  EXPECT_EQ(server.in_flight_promise(), kBuffer / 4);
-  const std::uint64_t inline_promise = server.ledger.capacity() + (token::kLevels - 1) * server.nested_request_bytes;
-  EXPECT_LE(inline_promise + server.in_flight_promise(), kBuffer / 2);
+  Core& server = testing::EngineAccess::core(pair.server());
   TestCall call;
   pair.call_large(call, "echo", pattern(1'000'000));
   ASSERT_TRUE(pair.run_until([&] { return call.completions != 0; }));
+  const std::uint64_t inline_promise = server.ledger.capacity() + (token::kLevels - 1) * server.nested_request_bytes;
+  server.paths.for_each([&](Path& path) {
+    EXPECT_EQ(server.in_flight_promise(path), kBuffer / 4);
+    EXPECT_LE(inline_promise + server.in_flight_promise(path), kBuffer / 2);
+  });
   testing::EngineAccess::core(pair.client()).paths.for_each([&](Path& path) {
     ASSERT_NE(path.large, nullptr);
     EXPECT_EQ(path.large->in_flight_bytes, kBuffer / 4) << "as the grant said";

@@ -2,179 +2,25 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
-#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "engine/core.h"
 #include "engine/engine_access.h"
-#include "engine/engine_testing.h"
+#include "engine/engines_testing.h"
 
 namespace weir::engine {
 namespace {
 
+using testing::Departure;
 using testing::EngineAccess;
-using testing::test_config;
+using testing::Engines;
+using testing::kStart;
 using testing::TestCall;
-using testing::TestEntropy;
 using namespace std::chrono_literals;
 
 constexpr std::uint64_t kRate = 125'000'000;  // 1 Gbit/s
-constexpr std::uint64_t kMethod = 77;
-constexpr Instant kStart{1'000'000'000};
-
-// What has left one engine in one train.
-struct Departure {
-  Instant at;
-  std::size_t engine;
-  Address to;
-  std::uint64_t bytes;  // with the headers below UDP's payload
-  std::size_t datagrams;
-  std::size_t largest;
-};
-
-// Any number of engines and the wires between them.
-class Engines {
- public:
-  Engine& add(bool accepts, const std::shared_ptr<schedule::NicShaper>& nic) {
-    const auto number = static_cast<std::uint16_t>(engines_.size());
-    EngineConfig config = test_config(accepts, static_cast<std::uint16_t>(1'000 + number));
-    config.memory = &memory;
-    config.datagram_bytes = 1'472;
-    config.nic = nic;
-    // In one network paths share a model of their link, and wait for each other there, too.
-    addresses.push_back(Address::v4(0x0a000001u + (in_one_network ? 1u : 0x10000u) * number, config.port));
-    engines_.push_back(std::make_unique<Engine>(config, entropy_, nullptr, number + 1, now));
-    if (accepts) {
-      Handler handler{.run =
-                          [](void* context, transfer::IncomingTransfer& request, Instant at) {
-                            auto& engine = *static_cast<Engine*>(context);
-                            buffer::Landing* const landing = request.landing();
-                            EXPECT_TRUE(landing == nullptr || buffer::open_all(*landing));
-                            engine.reply(request, {}, {}, at);
-                          },
-                      .context = engines_.back().get()};
-      EXPECT_TRUE(engines_.back()->serve(kMethod, "take", handler));
-    }
-    return *engines_.back();
-  }
-
-  void call(std::size_t from, std::size_t to, TestCall& call, std::size_t bytes, std::uint8_t priority = 3) {
-    Engine& engine = *engines_[from];
-    call.method = kMethod;
-    call.peer = engine.connect(addresses[to]).value();
-    call.deadline = now + 60s;
-    call.priority = priority;
-    call.bytes = static_cast<std::uint32_t>(bytes);
-    if (bytes > 16'384) {
-      crypto::KeyBytes key;
-      entropy_.fill(key);
-      const std::string text(bytes, 'x');
-      call.is_large = true;
-      call.block =
-          transfer::load_cargo(engine.blocks(), buffer::seal(memory, weir::as_bytes(text), key, buffer::thread_key()),
-                               {.bytes = bytes}, Pattern::unary, {});
-      call.bytes = wire::kCargoBytes;
-    } else if (bytes > TestCall::kInlineBytes) {
-      call.block = engine.blocks().acquire(call.bytes);
-    }
-    engine.submit(call, now);
-  }
-
-  template <class Done>
-  bool run_until(Done&& done, int most = 1'000'000) {
-    for (; most != 0 && !done(); --most) step();
-    return done();
-  }
-  void run_for(Duration duration) {
-    const Instant end = now + duration;
-    run_until([&] { return now >= end; });
-  }
-  void step() {
-    for (std::size_t i = 0; i < engines_.size(); ++i) turn(i);
-    Instant next = wire_.empty() ? now + 1s : wire_.front().at;
-    for (const auto& engine : engines_) next = earliest(next, engine->has_work() ? now : engine->next_deadline());
-    turns_at_once = next > now ? 0 : turns_at_once + 1;
-    ASSERT_LT(turns_at_once, 1'000) << "some engine spins";
-    now = std::max(now, next);
-  }
-
-  // The largest excess over the rate in any interval, of packets that elicit acknowledgements.
-  std::int64_t largest_burst(std::initializer_list<std::size_t> of, std::uint64_t rate) const {
-    std::int64_t total = 0, least = 0, largest = 0;
-    for (const Departure& each : departures) {
-      if (std::ranges::find(of, each.engine) == of.end() || each.largest <= kSmallPacket) continue;
-      const auto drained =
-          static_cast<std::int64_t>(static_cast<unsigned __int128>((each.at - kStart).count()) * rate / 1'000'000'000u);
-      least = std::min(least, total - drained);
-      total += static_cast<std::int64_t>(each.bytes);
-      largest = std::max(largest, total - drained - least);
-    }
-    return largest;
-  }
-
-  static constexpr std::size_t kSmallPacket = 100;  // acknowledgements
-
-  bool in_one_network = false;
-  Instant now = kStart;
-  Duration latency = 20us;
-  buffer::HeapMemory memory{std::uint64_t{1} << 34};
-  std::vector<Address> addresses;
-  std::vector<Departure> departures;
-  int turns_at_once = 0;
-
- private:
-  struct InFlight {
-    Instant at;
-    std::size_t to;
-    Address from;
-    std::vector<std::byte> bytes;
-  };
-
-  void turn(std::size_t number) {
-    Engine& engine = *engines_[number];
-    std::deque<InFlight> mine;
-    std::erase_if(wire_, [&](InFlight& each) {
-      if (each.to != number || each.at > now) return false;
-      mine.push_back(std::move(each));
-      return true;
-    });
-    engine.on_timeout(now);
-    for (InFlight& each : mine) engine.on_datagram(each.bytes, each.from, 0, nullptr, now);
-    engine.deliver(now);
-    if (!engine.has_work()) return;  // as a worker does: no turn of sending without work
-    std::vector<Train> trains;
-    engine.collect(trains, now);
-    for (const Train& train : trains) {
-      Departure departure{.at = now, .engine = number, .to = train.to};
-      const auto send = [&](std::vector<std::byte> bytes) {
-        departure.bytes += bytes.size() + NicTurns::header_bytes(true);
-        departure.largest = std::max(departure.largest, bytes.size());
-        ++departure.datagrams;
-        const auto to = std::ranges::find(addresses, train.to) - addresses.begin();
-        wire_.push_back({now + latency, static_cast<std::size_t>(to), addresses[number], std::move(bytes)});
-      };
-      for (std::size_t at = 0; at < train.bytes.size(); at += train.segment_size) {
-        const auto part = train.bytes.subspan(at, std::min<std::size_t>(train.segment_size, train.bytes.size() - at));
-        send({part.begin(), part.end()});
-      }
-      for (const Segment& gathered : train.segments) {
-        std::vector<std::byte> both(gathered.head.begin(), gathered.head.end());
-        both.insert(both.end(), gathered.body.begin(), gathered.body.end());
-        send(std::move(both));
-      }
-      departures.push_back(departure);
-    }
-    engine.deliver(now);
-  }
-
-  TestEntropy entropy_{1};
-  std::vector<std::unique_ptr<Engine>> engines_;
-  std::deque<InFlight> wire_;
-};
-
 std::shared_ptr<schedule::NicShaper> make_nic(std::uint64_t rate) {
   return std::make_shared<schedule::NicShaper>(rate, kStart);
 }

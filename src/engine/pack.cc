@@ -313,6 +313,7 @@ void Core::collect(std::vector<Train>& out, Instant now) {
   // What these packets were sent from has left by now.
   release_sent_ranges();
   if (returned->has_some()) take_returned(now);
+  if (has_ended_write) serve_asks(now);
   if (!held_asks.empty()) serve_held_asks(now);
   links.settle(now);
   const std::size_t plain_before = plain.size();

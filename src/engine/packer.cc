@@ -285,7 +285,7 @@ bool Packer::write_large_control(const SentFrame& frame) {
                            .region = region->id,
                            .capacity = region->limit(),
                            .lifetime_ms = static_cast<std::uint32_t>(std::max<std::int64_t>(lifetime.count(), 0)),
-                           .in_flight_bytes = core_.in_flight_promise()},
+                           .in_flight_bytes = core_.in_flight_promise(path_)},
           at_);
       break;
     }

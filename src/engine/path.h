@@ -50,7 +50,7 @@ using transfer::OutgoingCall;
 
 inline constexpr std::uint32_t kNoPath = ~std::uint32_t{0};
 
-enum class TimerKind : std::uint32_t { call, path, peer, retry, writer, pause, arrival, regions, link, nic };
+enum class TimerKind : std::uint32_t { call, path, peer, retry, writer, pause, arrival, regions, link, nic, pace };
 
 struct Peer;
 
@@ -77,6 +77,7 @@ struct LargePath {
   Member* member = nullptr;  // who sends; null: there are no members
   token::SenderAccount own;  // without a member
   token::Ahead ahead;
+  Duration grant_round_trip{};     // the shortest from a grant to the first bytes that it brought; 0: not known
   bool receives = false;           // counted in Core::large_receivers
   bool serves_held = false;        // in Core::held_asks
   std::uint32_t arrivals = 0;      // that have memory or wait for it

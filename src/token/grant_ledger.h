@@ -133,6 +133,8 @@ class GrantLedger {
     return bytes != 0 && bytes <= purses_[purse].bound.per_sender;
   }
   void ask(Ask& ask);
+  // Whether next() has anything to look at.
+  bool is_ready() const { return ready_ != 0; }
   // The next ask that is granted: it waits no more, its bytes are reserved. Null: nobody can be granted anything now.
   [[nodiscard]] Ask* next();
   // It is not wanted any more. Of one that does not wait: nothing happens.

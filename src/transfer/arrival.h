@@ -27,6 +27,7 @@ struct Arrival {
   std::uint8_t lost_regions = 0;  // that we took back from it
   int numa_node = -1;             // that its memory is wished for on; -1: where the engine's is
   bool opens_ahead = false;       // its records are opened as they come
+  bool is_writing = false;        // counted as one that is being written (rule G-13)
   std::uint64_t number = 0;       // of this message among all that were opened at this engine
   std::uint64_t region = wire::kNoRegion;
   std::uint64_t lost_region = wire::kNoRegion;  // the last of these
