@@ -24,7 +24,7 @@ constexpr double kSmallestTargetPart = 0.03;  // where they are short
 constexpr double kRoundPart = 1.0 / 2;        // of a round, below which the target does not fall
 constexpr double kQueuePart = 0.5;            // of the longest queue, that is aimed at
 constexpr double kTargetGrowth = 1.0 / 512;   // in a round without a queue
-constexpr double kLeastPacingRate = 2'000;    // bytes per second
+constexpr double kLeastPacingRate = 64'000;   // bytes per second
 constexpr int kRoundsWithoutSamples = 4;
 
 }  // namespace
@@ -154,7 +154,9 @@ void Bottleneck::end_round(Instant now, Duration newest) {
 
 void Bottleneck::begin_round(Instant now) {
   // The shortest of a group counts: one late thread makes many round trips longer, but not all.
-  group_size_ = std::clamp(samples_ / 2, kSmallestGroup, kLargestGroup);
+  // A window of less than a packet would take too long for several.
+  const std::uint32_t smallest = window_ < packet() ? 1 : kSmallestGroup;
+  group_size_ = std::clamp(samples_ / 2, smallest, kLargestGroup);
   samples_ = in_group_ = groups_ = 0;
   group_delay_ = kNoRtt;
   delay_sum_ = Duration{0};
