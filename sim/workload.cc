@@ -17,6 +17,7 @@ constexpr Method kEcho = "sim.echo";
 constexpr Method kNothing = "sim.nothing";
 constexpr Duration kSlack{2'000'000};  // a deadline is kept this well by a worker that is awake
 constexpr std::size_t kMaxHeaderBytes = 1'000;
+constexpr std::uint64_t kBoundedEvery = 4;  // calls
 constexpr auto kPoison = std::byte{0xdd};
 
 // The engine's own part of a call.
@@ -281,6 +282,8 @@ void Workload::submit(HostId host, const Wish& wish) {
   outgoing.priority = instruction.priority;
   outgoing.depth = instruction.depth;
   outgoing.is_patient = checker_.record(id).is_patient;
+  // Some accept no larger reply than the one that they ask for.
+  if (id % kBoundedEvery == 0 && instruction.bytes != 0) outgoing.max_reply = instruction.reply_bytes;
   load(host, engine, outgoing, instruction);
   world_.journal.note(now, "submit id caller callee bytes", {id, host, wish.callee, instruction.bytes});
   if (wish.is_chain) sequels_.tie(host, id, outgoing, choices_);
