@@ -45,6 +45,7 @@ struct FabricShape {
   std::uint32_t ecn_threshold_bytes = 32'768;  // a longer queue marks; 0: none does
   std::uint32_t nic_bytes = 65'536;            // that wait in a host's own interface: then its socket blocks
   std::uint32_t mtu = 1'500;
+  bool tells_rate = true;                  // hosts know what their interface carries (Config::nic_bits_per_s)
   double loss = 0;                         // chance of every packet to get lost, on its first cable
   std::uint64_t flow_bits_per_second = 0;  // of one host to one other; 0: no cap
   std::uint64_t seed = 1;

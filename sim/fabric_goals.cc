@@ -104,8 +104,9 @@ void print(std::FILE* out, const FabricReport& report) {
       shape.flow_bits_per_second == 0
           ? ""
           : fmt::format(", flows of {:.1f} Gbit/s", static_cast<double>(shape.flow_bits_per_second) * 1e-9));
-  fmt::print(out, "packets sealed and opened with AES-GCM; payloads share memory; paths {}\n",
-             report.is_cold ? "are made by the first calls" : "made before the start");
+  fmt::print(out, "packets sealed and opened with AES-GCM; payloads share memory; paths {}; hosts {} their rate\n",
+             report.is_cold ? "are made by the first calls" : "made before the start",
+             shape.tells_rate ? "know" : "do not know");
   fmt::print(out, "{:<28} {:>10} {:>10} {:>8} {:>11} {:>11} {:>11}\n", "calls", "made", "answered", "failed", "p50 us",
              "p99 us", "longest us");
   for (const FabricReport::Kind& kind : report.kinds) {

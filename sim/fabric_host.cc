@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 
 #include "base/check.h"
 #include "buffer/holds.h"
 #include "buffer/seal.h"
+#include "schedule/nic_shaper.h"
 #include "sim/random_stream.h"
 #include "transfer/cargo.h"
 #include "weir/method.h"
@@ -70,6 +72,10 @@ engine::EngineConfig FabricHost::config_of(const Shared& shared, HostId id) {
   config.accepts = true;
   config.receive_buffer_bytes = kReceiveBufferBytes;
   config.memory = &shared.memory;
+  const FabricShape& shape = shared.fabric.shape();
+  if (shape.tells_rate) {
+    config.nic = std::make_shared<schedule::NicShaper>(shape.bits_per_second / 8, shared.fabric.now());
+  }
   return config;
 }
 

@@ -131,11 +131,12 @@ class Page {
     add("<p>{} The network has {} hosts, {} leaf switches with up to {} hosts each, and {} spines. Every cable carries "
         "{:g} Gbit/s and adds {:g} us; the MTU is {} bytes. A switch has {} KiB of buffer for each port{}, and marks "
         "packets that find more than {} KiB waiting. Flows are spread over the spines by a hash of their two hosts. "
-        "{}{} Paths {}. The seed is {}.</p>\n",
+        "{}{} Paths {}. Hosts {} what their interface carries. The seed is {}.</p>\n",
         escape_html(report.description), shape.hosts, shape.leaves(), shape.hosts_per_leaf, shape.spines,
         gbit(shape.bits_per_second), us(shape.latency), shape.mtu, shape.buffer_bytes / 1'024, shared,
         shape.ecn_threshold_bytes / 1'024, loss, cap,
-        report.is_cold ? "are made by the first calls" : "were made before the start", shape.seed);
+        report.is_cold ? "are made by the first calls" : "were made before the start",
+        shape.tells_rate ? "know" : "do not know", shape.seed);
     add("<p class=\"soft\">The ideal is the time that the busiest cable ({}) needs for what it must carry at least, in "
         "full packets, and one round trip of {:.1f} us.</p>\n",
         name_of(report.busiest), us(report.round_trip));

@@ -165,6 +165,7 @@ const Known* find(std::string_view name) {
 void apply(FabricShape& fabric, const FabricOptions& options) {
   constexpr double kBitsPerGbit = 1e9;
   fabric.seed = options.seed;
+  fabric.tells_rate = !options.is_untold;
   fabric.hosts_per_leaf = options.hosts_per_leaf.value_or(options.is_small ? 6 : fabric.hosts_per_leaf);
   fabric.spines = options.spines.value_or(options.is_small ? 6 : fabric.spines);
   fabric.mtu = options.mtu.value_or(fabric.mtu);

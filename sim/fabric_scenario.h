@@ -53,7 +53,8 @@ struct FabricOptions {
   std::optional<std::uint32_t> mtu, hosts_per_leaf, spines, buffer_kib, ecn_kib;
   std::optional<double> gbit, flow_gbit, loss, shared_part;
   bool is_cold = false;
-  bool is_small = false;  // as continuous integration runs it
+  bool is_untold = false;  // hosts do not know their rate
+  bool is_small = false;   // as continuous integration runs it
 };
 
 std::span<const std::string_view> fabric_scenario_names();

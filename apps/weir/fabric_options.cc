@@ -44,7 +44,7 @@ sim::FabricReport run_one(const FabricUse& use, std::string_view name) {
 bool FabricUse::is_changed() const {
   const sim::FabricOptions& o = options;
   return !report.empty() || o.hosts || o.calls || o.peers || o.mtu || o.hosts_per_leaf || o.spines || o.buffer_kib ||
-         o.ecn_kib || o.gbit || o.flow_gbit || o.loss || o.shared_part || o.is_cold || o.is_small;
+         o.ecn_kib || o.gbit || o.flow_gbit || o.loss || o.shared_part || o.is_cold || o.is_untold || o.is_small;
 }
 
 void add_fabric_options(CLI::App& command, FabricUse& use) {
@@ -71,6 +71,7 @@ void add_fabric_options(CLI::App& command, FabricUse& use) {
       "Ports of a switch share its buffer: each takes so many times what is free, at most", CLI::Range(0.01, 64.0));
   add("--ecn-kib", options.ecn_kib, "Queues above this mark; 0: none; 32 by default", CLI::Range(0u, 65'536u));
   command.add_flag("--cold", options.is_cold, "Paths are made by the calls themselves, not before")->group(kGroup);
+  command.add_flag("--untold", options.is_untold, "Hosts are not told what their interface carries")->group(kGroup);
 }
 
 bool is_fabric_scenario(std::string_view name) {
