@@ -103,7 +103,7 @@ struct Scenario {
   Duration handshake_interval{0};       // on average a caller begins at most one with each callee in so long; 0: any
   double least_success = 0;             // share of the calls that must get an answer
   double most_sent_again = 1;           // share of the bytes sent within the span
-  double most_needless_probes = -1;  // for each stall and path; negative: nobody looks
+  double most_needless_probes = -1;     // for each stall and path; negative: nobody looks
   double least_advantage = 0;           // by which urgent calls must be faster than bulk ones; 0: nobody looks
 };
 

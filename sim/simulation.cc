@@ -388,7 +388,8 @@ void Simulation::check_waste() {
                                    waste_.sent, 100 * scenario_.most_sent_again));
   }
   const double probes = static_cast<double>(waste_.needless_probes);
-  if (scenario_.most_needless_probes >= 0 && probes > scenario_.most_needless_probes * static_cast<double>(stalls_ * paths)) {
+  if (scenario_.most_needless_probes >= 0 &&
+      probes > scenario_.most_needless_probes * static_cast<double>(stalls_ * paths)) {
     checker_.violation(fmt::format("{} needless probes of {} paths after {} stalls, more than {} for each",
                                    waste_.needless_probes, paths, stalls_, scenario_.most_needless_probes));
   }

@@ -284,7 +284,6 @@ void add_perf_command(CLI::App& app) {
       "  weir perf client --peer 127.0.0.1:4433 --core 1 --window 1024\n"
       "The same with made-up identities: no secret, and --development ./development on both sides.");
   add_server(*perf);
-  add_relay(*perf);
   for (const PatternHelp& help : {
            PatternHelp{Pattern::call, "client", "Keep calls outstanding to servers and measure"},
            PatternHelp{Pattern::put, "put", "Put bytes into the servers' memory, over and over, and measure"},
@@ -293,6 +292,7 @@ void add_perf_command(CLI::App& app) {
        }) {
     add_client(*perf, help);
   }
+  add_relay(*perf);
 }
 
 }  // namespace weir::command
