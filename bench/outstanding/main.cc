@@ -24,6 +24,7 @@
 #include <fstream>
 #include <new>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -37,6 +38,7 @@ constexpr const char* kMethod = "hold";
 constexpr const char* kSecret = "calls that wait for their answers";
 constexpr std::uint32_t kMostPeers = 4096;
 constexpr std::uint32_t kServersReceiveBuffers = 64;  // of 64 KiB, for each of many servers in one process
+constexpr int kNotRun = 77;                           // as ctest has it
 constexpr int kTurnsPerLook = 64;
 constexpr std::uint32_t kCallsPerTurn = 1024;
 constexpr std::uint32_t kWarmUp = 64;  // calls to each peer before anything is measured
@@ -59,6 +61,7 @@ struct Options {
 struct Shared {
   std::atomic<std::uint32_t> ports[kMostPeers];
   std::atomic<bool> are_listening{false};
+  std::atomic<bool> are_too_small{false};  // the receive buffers that the kernel gives, for so many requests
   std::atomic<std::uint64_t> held{0};
   std::atomic<bool> answers{false};  // handlers answer from now on
   std::atomic<bool> is_over{false};
@@ -96,14 +99,27 @@ std::string ip_of(const Options& options, std::uint32_t server) {
   return fmt::format("127.0.{}.1", server % options.networks);
 }
 
+// Of the calls to one server, with what each costs besides.
+std::size_t request_bytes(const Options& options) {
+  constexpr std::size_t kOverhead = 64;
+  return (std::size_t{options.calls} / options.peers + kWarmUp) * (options.payload + kOverhead);
+}
+
 // What has to be raised for so many calls to one peer, or at all.
 void set_limits(const Options& options, Limits& limits) {
   // The deepest calls have slots of their own, an eighth of all.
   limits.calls_per_peer = std::max(limits.calls_per_peer, std::min(options.calls / options.peers * 5 / 4, 1u << 20));
   limits.queued_calls = std::max(limits.queued_calls, options.calls);
-  const std::size_t request_bytes = std::size_t{options.calls} / options.peers * (options.payload + 128);
-  limits.request_bytes_per_peer = std::max(limits.request_bytes_per_peer, request_bytes);
-  limits.request_bytes = std::max(limits.request_bytes, request_bytes);
+  limits.request_bytes_per_peer = std::max(limits.request_bytes_per_peer, request_bytes(options));
+  limits.request_bytes = std::max(limits.request_bytes, request_bytes(options));
+}
+
+// What a pool says of itself: at most a quarter of its socket's receive buffer.
+std::size_t request_bytes_in_force(const Pool& pool) {
+  constexpr std::string_view kName = "requests received and unanswered, all peers, bytes: ";
+  const std::string text = pool.limits();
+  const std::size_t at = text.find(kName);
+  return at == std::string::npos ? 0 : std::strtoull(text.c_str() + at + kName.size(), nullptr, 10);
 }
 
 void serve(const Options& options, Shared& shared) {
@@ -124,6 +140,7 @@ void serve(const Options& options, Shared& shared) {
                                      shared.held = held.size();
                                    }),
          kMethod);
+    if (i == 0) shared.are_too_small = request_bytes_in_force(pools.back()) < request_bytes(options);
     const std::string address = pools.back().listen_address();
     shared.ports[i] = static_cast<std::uint32_t>(std::stoul(address.substr(address.rfind(':') + 1)));
   }
@@ -305,6 +322,12 @@ int main(int argument_count, char** arguments) {
   while (!shared.are_listening) {
     if (waitpid(servers, nullptr, WNOHANG) != 0) return 1;
     std::this_thread::sleep_for(1ms);
+  }
+  if (options.least_held != 0 && shared.are_too_small) {
+    fmt::print("not run: the kernel gives smaller receive buffers than so many calls need: see net.core.rmem_max\n");
+    kill(servers, SIGKILL);
+    waitpid(servers, nullptr, 0);
+    return kNotRun;
   }
   Client(options, shared).run();
   shared.is_over = true;
