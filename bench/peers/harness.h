@@ -72,8 +72,7 @@ inline double parse_number(const std::string& name, const std::string& text, dou
 
 // `extra` names the options, each with a value, that this program understands besides the common ones.
 inline Options parse_options(int argument_count, char** arguments, const std::vector<std::string>& extra,
-                             std::uint32_t maximum_body = kMaximumBody,
-                             std::uint32_t maximum_window = kMaximumWindow) {
+                             std::uint32_t maximum_body = kMaximumBody, std::uint32_t maximum_window = kMaximumWindow) {
   std::string usage = std::string("usage: ") + arguments[0] + " server --listen ADDR [--core C]\n       " +
                       arguments[0] +
                       " client --peer ADDR [--window N] [--size BYTES] [--reply BYTES] [--seconds S] [--core C]\n"
