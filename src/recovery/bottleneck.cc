@@ -106,7 +106,7 @@ void Bottleneck::judge_losses(Instant now) {
   const bool is_lossy =
       epoch_losses_ >= 2 && std::uint64_t{epoch_losses_} * options_.packet_bytes * kLossPart > epoch_bytes_;
   if (is_searching()) {
-    if (is_lossy && epoch_losses_ >= kSearchLosses) stop_searching(now);
+    if (is_lossy && epoch_losses_ >= kSearchLosses && is_used()) stop_searching(now);
   } else if (is_lossy || depth > target() / 2) {
     if (depth > Duration{0}) {
       const auto whole = static_cast<double>(Duration(kLeastTarget + kTargetSpread).count());
@@ -162,6 +162,7 @@ void Bottleneck::begin_round(Instant now) {
   delay_sum_ = Duration{0};
   last_longest_delay_ = std::exchange(longest_delay_, Duration{0});
   round_bytes_ = marked_bytes_ = 0;
+  most_in_flight_ = in_flight_;
   missing_ = 0;
   round_from_ = now;
   was_idle_ = is_idle_;
@@ -173,7 +174,7 @@ void Bottleneck::adjust(Instant now) {
   const auto wanted = static_cast<double>(target().count());
   const double least = now - lost_at_ < kLossMemory ? 0 : kLosslessWindow;
   if (is_searching()) {
-    if (delay > wanted || marked_bytes_ != 0) stop_searching(now);
+    if (is_used() && (delay > wanted || marked_bytes_ != 0)) stop_searching(now);
     return;
   }
   if (marked_bytes_ != 0) {

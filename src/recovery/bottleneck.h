@@ -62,6 +62,7 @@ class Bottleneck {
   static constexpr Duration kTargetSpread = std::chrono::microseconds(750);  // more, for a window of one packet
   static constexpr std::uint32_t kLossPart = 50;       // more than one byte of so many lost: too much, queue or not
   static constexpr std::uint32_t kSearchLosses = 8;    // packets that end the search
+  static constexpr std::uint64_t kUsedPart = 4;        // of the initial window, below which nothing ends the search
   static constexpr std::uint64_t kEpochPackets = 100;  // after so many, losses count half
   static constexpr std::uint32_t kSmallestGroup = 4;   // round trips of which the shortest counts
   static constexpr std::uint32_t kLargestGroup = 32;   // likewise
@@ -91,7 +92,10 @@ class Bottleneck {
   }
   // The same in two steps, for several messages that are sent at one instant.
   Stamp stamp(Instant now);
-  void add_in_flight(std::uint64_t bytes) { in_flight_ += bytes; }
+  void add_in_flight(std::uint64_t bytes) {
+    in_flight_ += bytes;
+    most_in_flight_ = std::max(most_in_flight_, in_flight_);
+  }
   void on_outcome(const Outcome& outcome, Instant now);
   // Packets that have not come, seen by their receiver; negative: they have come after all.
   void on_missing(std::int64_t packets);
@@ -126,6 +130,8 @@ class Bottleneck {
   void begin_round(Instant now);
   void adjust(Instant now);
   void stop_searching(Instant now);
+  // Who sends less has filled no queue, and what it sends says nothing about a limit.
+  bool is_used() const { return std::max(most_in_flight_, round_bytes_) >= options_.initial_window / kUsedPart; }
   void reduce(double factor, Instant now);
   void update_limits();
 
@@ -153,6 +159,7 @@ class Bottleneck {
   // ---- the round: from now until a packet that was sent in it is acknowledged ----
   Instant round_from_{};
   std::uint64_t round_bytes_ = 0;
+  std::uint64_t most_in_flight_ = 0;
   std::uint64_t marked_bytes_ = 0;
   std::uint32_t samples_ = 0;
   std::uint32_t in_group_ = 0;
