@@ -43,8 +43,9 @@ struct Bounds {
   static constexpr std::uint32_t kStrangerForwardsPerMillisecond = 16;
   static constexpr std::uint32_t kTurnPackets = 4;  // to finish a message with, on a link that lets no more out
   // ---- what a receiver sees of congestion ----
-  static constexpr std::uint64_t kMostMissing = 64;    // packets between two that came: a peer may say any number
-  static constexpr std::uint64_t kFirstPackets = 128;  // of a path, among which its peer searches for the MTU
+  static constexpr std::uint64_t kMostMissing = 64;      // packets between two that came: a peer may say any number
+  static constexpr std::uint64_t kFirstPackets = 128;    // of a path, among which its peer searches for the MTU
+  static constexpr std::uint64_t kMostProbesInARow = 4;  // for the MTU, among these
   // ---- addresses that change ----
   static constexpr Duration kAddressChangeInterval = std::chrono::milliseconds(10);  // between attempts on one path
   static constexpr Duration kShortestChallengeRepeat = std::chrono::milliseconds(16);

@@ -136,7 +136,7 @@ TEST(LargeMessage, WithATokenInHandNeedsNoRoundTripToAsk) {
   EXPECT_EQ(pair.client().events().counters.tokens_used, used + 1);
   testing::EngineAccess::core(pair.client()).paths.for_each([](Path& path) { path.large->tokens.clear(); });
   const Duration without = time_of_one();
-  EXPECT_LE(with_token + 2 * pair.latency, without);
+  EXPECT_LE(with_token + pair.latency, without) << "less than a round trip, because the pacer may go on meanwhile";
   expect_nothing_left(pair);
 }
 

@@ -169,8 +169,8 @@ void Core::note_missing(Path& path, std::uint64_t number) {
     return;
   if (number < largest) return links.on_missing(path.link, -1);
   const std::uint64_t missing = std::min<std::uint64_t>(number - largest - 1, kMostMissing);
-  // A single one of the first packets may have asked for the MTU.
-  if (missing == 1 && number < kFirstPackets) return;
+  // Some of the first packets may have asked for the MTU.
+  if (missing <= kMostProbesInARow && number < kFirstPackets) return;
   links.on_missing(path.link, static_cast<std::int64_t>(missing));
 }
 

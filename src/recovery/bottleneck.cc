@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kGrowth = 0.05;              // packets per round, for a window of one packet
 constexpr double kFastestGrowth = 0.25;       // of the window, in a round
-constexpr double kCalmStep = 0.25;            // per round without a queue
+constexpr double kCalmStep = 1;               // per round without a queue
 constexpr double kMostCalm = 20;              // the window grows faster by so much at most
 constexpr double kDelayFactor = 0.8;          // of what waits in the queue beyond the target
 constexpr double kLargestDecrease = 0.3;      // of the window, in a round

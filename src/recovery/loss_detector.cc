@@ -61,7 +61,7 @@ Instant LossDetector::pto_deadline() const {
   const std::uint32_t doublings = std::min(pto_count_, kMaxBackoffDoublings);
   Duration wait = single * (std::int64_t{1} << doublings);
   if (doublings != 0 && rtt_.has_sample() && last_eliciting_sent_at_ >= lossy_until_) {
-    wait = std::max(wait, kStandstill * (std::int64_t{1} << (doublings - 1)));
+    wait = std::max<Duration>(wait, kStandstill);
   }
   wait = std::min(wait, std::max(options_.longest_pto, single));
   return last_eliciting_sent_at_ + wait + wait * jitter_ / kJitterUnits;
