@@ -163,13 +163,15 @@ class Pair {
     });
   }
 
-  // One turn of both engines, and of time to the next interesting instant. False if nothing will ever happen again.
-  bool step() {
+  // One turn of both engines, and of time to the next interesting instant, at most `latest`. False if nothing will ever
+  // happen again.
+  bool step(Instant latest = Instant::never()) {
     for (int side = 0; side < 2; ++side) turn(side);
     Instant next = earliest(engines[0]->next_deadline(), engines[1]->next_deadline());
     for (const InFlight& datagram : wire) next = earliest(next, datagram.at);
     if (engines[0]->has_work() || engines[1]->has_work()) next = earliest(next, now);
     if (next.is_never()) return false;
+    next = earliest(next, latest);
     if (next > now) now = next;
     return true;
   }

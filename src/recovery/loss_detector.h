@@ -104,7 +104,8 @@ class LossDetector {
   static constexpr std::uint64_t kMaxRetained = 256;
   static constexpr std::uint32_t kMaxBackoffDoublings = 16;
   static constexpr std::uint64_t kPersistentCongestionThreshold = 3;  // probe timeouts
-  // The second timeout in a row on a path that has lost nothing for kLossMemory: as long as processes may stand still.
+  // The shortest timeout after the first one in a row, on a path that has lost nothing for kLossMemory: as long as
+  // processes may stand still.
   static constexpr Duration kStandstill = std::chrono::milliseconds(50);
   static constexpr Duration kLossMemory = std::chrono::seconds(10);
   static constexpr std::int64_t kLongestLossDelay = 2;  // probe timeouts, however far packets overtake each other
