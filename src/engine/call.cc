@@ -167,7 +167,8 @@ bool Core::has_reply_room_beside_others(const Path& path, const OutgoingCall& ca
   std::size_t bytes = reply_room_of(call.max_reply, config.limits.inline_bytes);
   if (room_kept_for != kNoPath && room_kept_for != path.id) [[unlikely]] {
     const Path* const other = find_path(room_kept_for);
-    if (other == nullptr || other->peer == nullptr || !other->peer->has_queued()) {
+    // The path that it is kept for may have no window to use it.
+    if (other == nullptr || other->peer == nullptr || !other->peer->has_queued() || reply_room_used == 0) {
       room_kept_for = kNoPath;
     } else {
       bytes += config.limits.inline_bytes;

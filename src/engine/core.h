@@ -94,6 +94,11 @@ struct Core : Bounds {
   std::array<std::byte, 32> random_in_reply(std::uint64_t sequence, const Address& to) const;
   void on_first(MutableByteSpan datagram, const Address& from, std::uint8_t ecn, detail::Pin* buffer, Instant now);
   void confirm(Peer& peer, Path& path, const Keying& keying, const wire::HelloReply& reply, Instant now);
+  // Of a path that nothing was sent on.
+  void drop_hello_path(Path& path, Instant now) {
+    links.leave(path.link, now);
+    paths.release(&path);
+  }
   void give_up_hello(Peer& peer, Code code, const char* sentence, Instant now);
   void tell_handshake_failed(Peer& peer, Code code, std::string_view sentence, Instant now);
   void replace_path(Peer& peer, Path& with, const Keying& keying, const wire::HelloReply& reply, Instant now);
@@ -115,7 +120,7 @@ struct Core : Bounds {
   }
   void hurry_after_loss(Peer& peer, Instant now);
   void want_credential(Peer& peer, bool suspects, Hurry hurry = Hurry::none);
-  void doubt_address(Peer& peer);
+  void doubt_address(Peer& peer, Instant now);
   void install_credential(Peer& peer, const Credential& credential, Instant now);
   void expire_path(Path& path, Instant now);
   // Ends the path if its credential has ended. Timers may be late: whoever takes or sends something asks.

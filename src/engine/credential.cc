@@ -64,9 +64,9 @@ void Core::hurry_after_loss(Peer& peer, Instant now) {
 }
 
 // Nobody listens where the credential says: the peer may be back elsewhere. What waits goes on waiting for a new one.
-void Core::doubt_address(Peer& peer) {
+void Core::doubt_address(Peer& peer, Instant now) {
   wheel.cancel(peer.timer);
-  paths.release(find_path(peer.path));
+  drop_hello_path(*find_path(peer.path), now);
   peer.path = kNoPath;
   want_credential(peer, true);
 }
@@ -83,7 +83,7 @@ void Core::install_credential(Peer& peer, const Credential& credential, Instant 
   Path* path = path_of(peer);
   if (path != nullptr && path->state == Path::State::hello) {  // under the credential before: nothing was sent
     wheel.cancel(peer.timer);
-    paths.release(path);
+    drop_hello_path(*path, now);
     peer.path = kNoPath;
     path = nullptr;
   }
@@ -91,7 +91,7 @@ void Core::install_credential(Peer& peer, const Credential& credential, Instant 
     if (peer.has_queued()) start_hello(peer, now);
     return;
   }
-  if (Path* candidate = find_path(peer.candidate)) paths.release(candidate);
+  if (Path* candidate = find_path(peer.candidate)) drop_hello_path(*candidate, now);
   peer.candidate = kNoPath;
   peer.renewing = true;
   start_hello(peer, now);
@@ -123,7 +123,7 @@ void Core::refuse_credential(Peer& peer, Code code, std::string_view sentence, I
   const bool is_final = code == Code::refused || code == Code::unauthenticated || code == Code::invalid_argument;
   if (path != nullptr && path->state == Path::State::hello && is_final) {  // its credential is no good any more
     wheel.cancel(peer.timer);
-    paths.release(path);
+    drop_hello_path(*path, now);
     peer.path = kNoPath;
     peer.credential.reset();
   }

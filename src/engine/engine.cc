@@ -135,7 +135,7 @@ void Engine::on_unreachable(const Address& who, ByteSpan quoted, Instant now) {
     return;
   Peer& peer = *path->peer;
   if (!peer.is_own_random(quoted.subspan(kRandomAt, std::min<std::size_t>(quoted.size() - kRandomAt, 32)))) return;
-  if (core.has_identity()) return core.doubt_address(peer);
+  if (core.has_identity()) return core.doubt_address(peer, now);
   core.give_up_hello(peer, Code::peer_failed, "nobody listens at the peer's address", now);
 }
 

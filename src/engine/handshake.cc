@@ -150,7 +150,7 @@ void Core::give_up_hello(Peer& peer, Code code, const char* sentence, Instant no
   wheel.cancel(peer.timer);
   const bool only = peer.candidate == kNoPath;
   Path* path = find_path(only ? peer.path : peer.candidate);
-  if (path != nullptr && path->state == Path::State::hello) paths.release(path);
+  if (path != nullptr && path->state == Path::State::hello) drop_hello_path(*path, now);
   (only ? peer.path : peer.candidate) = kNoPath;
   peer.renewing = false;
   tell_handshake_failed(peer, code, sentence, now);
@@ -208,7 +208,7 @@ void Core::replace_path(Peer& peer, Path& with, const Keying& keying, const wire
   if (is_same && !peer.renewing) {
     // The same process answers: it is alive, and the old path goes on. Probes will show whether it still knows it.
     wheel.cancel(peer.timer);
-    paths.release(&with);
+    drop_hello_path(with, now);
     peer.candidate = kNoPath;
     return;
   }

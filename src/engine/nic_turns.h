@@ -42,6 +42,7 @@ class NicTurns {
     begin_bytes_ = counters.bytes_sent;
     begin_packets_ = counters.packets_sent;
     is_held_ = false;
+    refused_bytes_ = 0;
   }
   // Whether the path may send one more packet of so many bytes. Claims room at the first one, one train's.
   bool has_room(std::uint64_t packet, const Counters& counters, Instant now) {
@@ -50,9 +51,10 @@ class NicTurns {
         sender_.claim(sender_.nic().train(need, kLongestTrain), now)) {
       now_ = now;
     }
-    is_held_ = need > sender_.claimed();
-    if (is_held_) refused_bytes_ = packet;
-    return !is_held_;
+    if (need <= sender_.claimed()) return true;
+    is_held_ = true;
+    refused_bytes_ = std::max(refused_bytes_, packet);
+    return false;
   }
   bool is_held() const { return is_held_; }
   // Counts what the path has sent.

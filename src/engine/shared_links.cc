@@ -57,6 +57,8 @@ void SharedLinks::join(LinkShare& share, const Address& remote) {
       chosen = links_.size();
       links_.emplace_back();
     }
+    noted_ &= ~(std::uint64_t{1} << chosen);  // of the link before
+    used_ &= ~(std::uint64_t{1} << chosen);
     links_[chosen] = std::make_unique<SharedLink>(Bottleneck::Options{});
     links_[chosen]->prefix = prefix;
     links_[chosen]->is_local = is_loopback(remote);
@@ -140,6 +142,11 @@ void SharedLinks::take_outcome(SharedLink& link, LinkShare& share, std::uint64_t
     share.least_rtt_ns = std::min(share.least_rtt_ns, static_cast<std::uint32_t>(rtt_ns));
     outcome.path_rtt = Duration(share.least_rtt_ns);
     judge_rtt(link, outcome, now);
+  }
+  if (outcome.spurious_packets != 0) {  // as many as counted as lost
+    enter_epoch(link, share);
+    outcome.spurious_packets = std::min<std::uint32_t>(outcome.spurious_packets, share.losses);
+    share.losses = static_cast<std::uint8_t>(share.losses - outcome.spurious_packets);
   }
   if (outcome.lost_packets != 0) {
     enter_epoch(link, share);

@@ -128,7 +128,9 @@ class SharedLinks {
   }
   // Nothing was heard for a probe timeout: what was sent before is in no queue any more.
   void on_silence(LinkShare& share, Instant now) { on_outcome(share, 0, {}, now); }
-  void on_marked(LinkShare& share, std::uint64_t bytes) { of(share).model.on_marked(bytes); }
+  void on_marked(LinkShare& share, std::uint64_t bytes) {
+    if (of(share).is_shared()) of(share).model.on_marked(bytes);
+  }
 
   // ---- what the path asks for ----
   void on_asked(LinkShare& share, transfer::OutgoingCall& call, Instant now) {

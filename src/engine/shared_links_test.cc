@@ -178,6 +178,46 @@ TEST(SharedLinks, LossesOfOnePathDoNotSlowTheOthersDown) {
   EXPECT_LT(network.link().model.window(), window);
 }
 
+// Packets that were late, not lost, are taken back as far as they were counted.
+TEST(SharedLinks, LatePacketsOfOnePathTakeBackOnlyItsOwnLosses) {
+  Network network(100);
+  for (int i = 0; i < 12; ++i) network.round(100us);
+  const std::uint64_t window = network.link().model.window();
+  for (int i = 0; i < 20; ++i) {
+    network.links.on_outcome(network.shares[99], 0, {.spurious_packets = 50}, network.now);
+    network.round(5ms, 40);
+  }
+  EXPECT_FALSE(network.link().model.is_searching());
+  EXPECT_LT(network.link().model.window(), window);
+}
+
+// A peer may count marks that no packet had.
+TEST(SharedLinks, MarksOfOnePeerDoNotEndTheSearch) {
+  Network network(100);
+  for (int i = 0; i < 20; ++i) {
+    network.links.on_marked(network.shares[0], kPacket);
+    network.round(100us);
+  }
+  EXPECT_TRUE(network.link().model.is_searching());
+}
+
+TEST(SharedLinks, ALinkThatTakesThePlaceOfAnotherHasNothingToSettle) {
+  SharedLinks links(1'000);
+  std::vector<LinkShare> shares(SharedLinks::kMaxLinks * 4 + 1);
+  const Instant now{1'000'000'000};
+  for (std::uint32_t i = 0; i < SharedLinks::kMaxLinks * 4u; ++i) {
+    links.join(shares[i], Address::v4(0x0a000001 + ((i / 4) << 8) + i % 4, 7));
+  }
+  transfer::OutgoingCall call;
+  links.on_asked(shares[0], call, now);
+  ASSERT_NE(call.reply_stamp, 0u);
+  links.on_end(shares[0], call);
+  for (std::uint32_t i = 0; i < 4; ++i) links.leave(shares[i], now);
+  links.join(shares.back(), Address::v4(0x0b000001, 7));
+  EXPECT_EQ(shares.back().link, 0u) << "the place of the first link";
+  links.settle(now);
+}
+
 TEST(SharedLinks, APeerThatIsFarAwayIsNoQueue) {
   Network network(20);
   for (int i = 0; i < 10; ++i) network.round(100us);

@@ -69,6 +69,7 @@ CallRooms::Waiter* CallRooms::take_next() {
 }
 
 void CallRooms::give_back() noexcept {
+  if (fork_guard_.is_in_child()) return;
   Waiter* next = nullptr;
   {
     std::lock_guard lock(mutex_);

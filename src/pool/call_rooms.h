@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/fork_guard.h"
 #include "schedule/priority_queue.h"
 #include "weir/error.h"
 #include "weir/room.h"
@@ -78,6 +79,7 @@ class CallRooms : public std::enable_shared_from_this<CallRooms> {
   void unlink(Waiter& waiter);
   static Error closed() { return {Code::closed, "the pool is closed"}; }
 
+  const ForkGuard fork_guard_;  // a forked child gives nothing back
   const std::size_t capacity_;
   mutable sync::Mutex mutex_;  // of what follows
   std::size_t out_ = 0;

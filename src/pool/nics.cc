@@ -10,6 +10,8 @@
 #include <mutex>
 #include <span>
 
+#include "base/fork_guard.h"
+
 namespace weir::pool {
 namespace {
 
@@ -20,8 +22,8 @@ struct Nics {
 };
 
 Nics& nics() {
-  static auto* const all = new Nics;  // never destroyed: pools may be static objects, too
-  return *all;
+  static constinit OnePerProcess<Nics> all;  // never destroyed: pools may be static objects, too
+  return all.get();
 }
 
 bool is_wildcard(const Address& address) {

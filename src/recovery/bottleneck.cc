@@ -76,7 +76,7 @@ void Bottleneck::take_rtt(const Outcome& outcome, Instant now) {
     rtt_rotated_at_ = now;
     earlier_rtt_ = std::exchange(later_rtt_, kNoRtt);
   }
-  // What a receiver says about its own delay is not believed here: a false word would concern all paths.
+  // What a receiver says about its own delay is not believed here: a false word would shorten the base of all paths.
   later_rtt_ = std::min(later_rtt_, outcome.rtt);
   stamp_interval_ = std::max<Duration>(std::max(minimum_rtt(), round_time_) / kStampsPerRtt, options_.shortest_stamp);
   if (outcome.prompt_rtt <= Duration{0}) return;
@@ -173,11 +173,12 @@ void Bottleneck::adjust(Instant now) {
   const double delay = groups_ == 0 ? 0 : static_cast<double>(delay_sum_.count()) / groups_;
   const auto wanted = static_cast<double>(target().count());
   const double least = now - lost_at_ < kLossMemory ? 0 : kLosslessWindow;
+  const bool is_marked = marked_bytes_ * kLossPart > round_bytes_;  // fewer may be the word of one peer
   if (is_searching()) {
-    if (is_used() && (delay > wanted || marked_bytes_ != 0)) stop_searching(now);
+    if (is_used() && (delay > wanted || is_marked)) stop_searching(now);
     return;
   }
-  if (marked_bytes_ != 0) {
+  if (is_marked) {
     const double share = std::min(static_cast<double>(marked_bytes_) / static_cast<double>(round_bytes_), 1.0);
     window_ *= 1 - kMarkFactor * share;
     calm_ = 0;

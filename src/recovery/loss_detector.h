@@ -161,7 +161,6 @@ class LossDetector {
   const Reordering& reordering() const { return reordering_; }
   const SentPackets& sent() const { return sent_; }
   Duration pto() const { return rtt_.pto(options_.max_ack_delay); }
-  void set_max_ack_delay(Duration delay) { options_.max_ack_delay = delay; }
   void release_memory();
 
  private:
