@@ -880,6 +880,9 @@ class Sim(Case):
         self.expect_sentence(weir("sim", "--scenario", "calm", "--small"), "--scenario", code=2)
         self.expect_sentence(weir("sim", "--scenario", "fabric-burst", "--trace"), "--trace", code=2)
         self.expect_sentence(weir("sim", "--sweep", "--scenario", "calm"), "--sweep", code=2)
+        limited = "sim", "--nic-bandwidth", "1gbit"
+        self.expect_sentence(weir(*limited, "--scenario", "fabric-burst"), "--nic-bandwidth", code=2)
+        self.expect_sentence(weir(*limited, "--sweep"), "--nic-bandwidth", code=2)
 
     def test_an_unknown_scenario_is_told_what_there_is(self):
         self.expect_sentence(weir("sim", "--scenario", "sunny"), "sunny", "calm", code=2)

@@ -60,13 +60,15 @@ bool runs_in_fabric(const Options& options) {
   return options.scenario.empty() ? options.fabric.is_changed() : is_fabric_scenario(options.scenario);
 }
 
+bool is_cold(const Options& options) { return sim::make_cold_scenario(options.scenario, options.seed).has_value(); }
+
 int run_command(const Options& options) {
   if (options.sweep) return run_sweep(options);
   if (runs_in_fabric(options)) {
     return options.seeds > 1 ? run_fabric_seeds(options.fabric, options.scenario, options.seeds, options.each)
                              : run_fabric(options.fabric, options.scenario);
   }
-  if (sim::make_cold_scenario(options.scenario, options.seed)) return run_cold_command(options);
+  if (is_cold(options)) return run_cold_command(options);
   std::vector<std::string_view> scenarios;
   if (options.scenario.empty()) {
     scenarios.assign(sim::scenario_names().begin(), sim::scenario_names().end());
@@ -127,10 +129,12 @@ void add_sim_command(CLI::App& app) {
                    "What goes wrong (below); all of them, one after the other, if not given")
       ->check(one_of_them)
       ->type_name("NAME");
-  command->add_option("--seeds", options->seeds, "Run so many seeds from --seed on, taking the scenarios in turn")
+  command
+      ->add_option("--seeds", options->seeds,
+                   "Run so many seeds from --seed on. The scenarios take turns; of loads each one runs all of them")
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000'000}))
       ->capture_default_str();
-  add_bandwidth(*command, options->nic_bits_per_s, "Let each host send no faster than this");
+  add_bandwidth(*command, options->nic_bits_per_s, "Let each host of a scenario send no faster than this");
   command->add_flag("--trace", options->trace, "Print every event with its virtual time (with one seed)");
   command->add_flag("--each", options->each, "With --seeds: a line for every run, not only for those that failed");
   command->add_flag("--sweep", options->sweep, "200 seeds (or --seeds) of every scenario and of every load, small");
@@ -143,6 +147,9 @@ void add_sim_command(CLI::App& app) {
     const bool is_fabric = runs_in_fabric(*options);
     if (!is_fabric && !options->sweep && options->fabric.is_changed()) {
       fail_use("--scenario names none of the loads that these options are for");
+    }
+    if (options->nic_bits_per_s != 0 && (is_fabric || options->sweep || is_cold(*options))) {
+      fail_use("--nic-bandwidth is not for loads in a fabric (their rate is --gbit), cold callers or --sweep");
     }
     if (is_fabric && options->trace) fail_use("loads in a fabric have no trace: leave out --trace");
     options->fabric.options.seed = options->seed;
