@@ -47,7 +47,8 @@ def case_that_goes_alone():
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(prog="./dev bench", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     root = pathlib.Path(__file__).resolve().parent.parent
     names = [case.name for case in CASES] + [IDLE, HANDSHAKE, STEPS]
     parser.epilog = "\n".join(f"--case {name} --help: {what}" for name, (_, what) in ALONE.items())

@@ -12,7 +12,8 @@ LEAST_HELD = 100_000
 def main(arguments):
     root = pathlib.Path(__file__).resolve().parent.parent.parent
     parser = argparse.ArgumentParser(prog="./dev bench --case outstanding", description=__doc__,
-                                     epilog="Other options are the program's: bench/outstanding/main.cc.")
+                                     epilog="Other options are passed on to the program: `BUILD/bench/outstanding/outstanding "
+                                            "--help`, once it is built.")
     parser.add_argument("--build", type=pathlib.Path, default=root / "build" / "bench",
                         help="the build folder (default: build/bench)")
     options, others = parser.parse_known_args(arguments)
