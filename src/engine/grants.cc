@@ -110,7 +110,10 @@ void Core::end_write_soon(Path& path, const token::Region& region) {
 }
 
 // A grant that comes again changes nothing but what its sender may have in flight.
+// A peer that takes nothing has one grant waiting for each region, however often the share changes.
 void Core::tell_share(Path& path, std::uint64_t region) {
+  token::Region* const found = regions.find(region);
+  if (found == nullptr || std::exchange(found->tells_share, true)) return;
   const token::RegionId id = token::RegionId::unpack(region);
   path.again.push(
       {.slot = id.slot, .kind = static_cast<std::uint8_t>(SentKind::region_grant), .generation = id.generation});

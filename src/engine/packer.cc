@@ -276,7 +276,7 @@ bool Packer::write_large_control(const SentFrame& frame) {
   const wire::TransferId id{frame.slot, frame.generation};
   switch (frame.what()) {
     case SentKind::region_grant: {
-      const token::Region* const region = core_.regions.find(token::RegionId{frame.slot, frame.generation}.packed());
+      token::Region* const region = core_.regions.find(token::RegionId{frame.slot, frame.generation}.packed());
       if (region == nullptr) return true;  // used up or taken back
       const auto lifetime = std::chrono::duration_cast<std::chrono::milliseconds>(region->expires - now_);
       at_ = wire::encode(
@@ -287,6 +287,7 @@ bool Packer::write_large_control(const SentFrame& frame) {
                            .lifetime_ms = static_cast<std::uint32_t>(std::max<std::int64_t>(lifetime.count(), 0)),
                            .in_flight_bytes = core_.in_flight_promise(path_)},
           at_);
+      region->tells_share = false;
       break;
     }
     case SentKind::region_revoke: {

@@ -120,6 +120,7 @@ Region* RegionTable::grant(const Grant& grant, Instant now) {
   region->transfer = 0;
   region->bytes = 0;
   region->renewed_bytes = 0;
+  region->tells_share = false;
   region->range_due = kNeverTold;
   move(*region, RegionEvent::grant);
   region->last_write = advance(now);

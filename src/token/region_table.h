@@ -89,6 +89,7 @@ struct Region {
   Instant expires{};
   std::uint64_t renewed_bytes = 0;       // that were there when its life was last prolonged
   std::uint64_t range_due = kNeverTold;  // the sender is told when so much is there without a gap
+  bool tells_share = false;              // a grant that says its sender's share waits to be sent
   std::uint64_t moved_bytes = 0;         // into it, also those that were there already: counted as work when it ends
 
   bool is_bound() const { return side != wire::Side::none; }
