@@ -171,8 +171,7 @@ class Bottleneck {
   Duration last_longest_delay_{};  // of the round before
 
   // ---- losses ----
-  double target_part_ = 1;           // of the target, after the shortest queue that overflowed
-  std::uint64_t epoch_packets_ = 0;  // delivered and lost ones
+  double target_part_ = 1;  // of the target, after the shortest queue that overflowed
   std::uint32_t epoch_losses_ = 0;
   std::int64_t missing_ = 0;                         // seen by the receiver, in this round
   Instant reduced_at_{-1};                           // losses of packets sent before were answered
