@@ -43,11 +43,11 @@ TEST(Lane, AThreadMayEndAsSoonAsItHasTheCallThatACloseRefused) {
       Port* const port = lane.port_to(gate);
       CallRecord* const record = make_record(*port, peer);
       lane.submit(*port, record);
-      submitted.store(record, std::memory_order_relaxed);
+      submitted.store(record, std::memory_order_release);  // with what the record was made of
       const Result<Reply> result = detail::call_wait(record);
       EXPECT_EQ(result.error().code(), Code::closed);
     });
-    while (submitted.load(std::memory_order_relaxed) == nullptr) std::this_thread::yield();
+    while (submitted.load(std::memory_order_acquire) == nullptr) std::this_thread::yield();
     // A thread that waits already is handed the record.
     const std::atomic<detail::CallStage>& stage = submitted.load(std::memory_order_relaxed)->stage;
     while (stage.load(std::memory_order_relaxed) != detail::CallStage::claimed) std::this_thread::yield();
