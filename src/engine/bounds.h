@@ -41,7 +41,6 @@ struct Bounds {
   // Datagrams handed to other engines at the same port.
   static constexpr std::uint32_t kMemberForwardsPerMillisecond = 48;
   static constexpr std::uint32_t kStrangerForwardsPerMillisecond = 16;
-  static constexpr std::uint32_t kTurnPackets = 4;  // to finish a message with, on a link that lets no more out
   // ---- what a receiver sees of congestion ----
   static constexpr std::uint64_t kMostMissing = 64;      // packets between two that came: a peer may say any number
   static constexpr std::uint64_t kFirstPackets = 128;    // of a path, among which its peer searches for the MTU

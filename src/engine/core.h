@@ -505,14 +505,16 @@ struct Core : Bounds {
     if (link.is_free()) [[likely]]
       return true;
     // Others wait, and this path has much on the way: its acknowledgements let it go on.
-    if (link.has_too_much(path.link) && !link.line.empty()) return false;
-    // A message that is sent in part keeps its turn for a few packets: its rest would cost another acknowledgement.
-    if (turn_of == path.id && (link.may_send(now) || (path.partial != nullptr && turn_packets_left != 0))) {
-      turn_packets_left -= !link.may_send(now);
-      return true;
-    }
+    if (!link.line.empty() && link.has_too_much(path.link, path.partial != nullptr)) return false;
+    if (turn_of == path.id && link.may_send(now)) return true;
     is_held_by_link = true;
     return false;
+  }
+  // Whether a message that does not fit into the next packet may begin in it. What a path has begun it must be able to
+  // finish in the same turn: a message in two turns costs its receiver two acknowledgements.
+  bool may_begin_part(Path& path) {
+    const SharedLink& link = links.of(path.link);
+    return link.is_free() || link.line.empty() || !link.has_too_much(path.link, false);
   }
   // Whether the path may send one more request, as far as the replies to all requests on the link allow. Notes that the
   // path has to wait if not.
@@ -707,13 +709,12 @@ struct Core : Bounds {
 
   // ---- links that paths share ----
   SharedLinks links;
-  std::uint32_t turn_of = kNoPath;      // the path that has its turn now
-  std::uint32_t turn_packets_left = 0;  // beyond what the link lets out
-  std::uint32_t asks_now = kNoPath;     // the same, to send requests
-  bool is_held_by_link = false;         // the path that is being packed
-  bool is_held_by_replies = false;      // its next request
-  schedule::Timer link_timer;           // for turns that wait for time alone
-  std::unique_ptr<NicTurns> nic;        // null: what carries the packets has no rate
+  std::uint32_t turn_of = kNoPath;   // the path that has its turn now
+  std::uint32_t asks_now = kNoPath;  // the same, to send requests
+  bool is_held_by_link = false;      // the path that is being packed
+  bool is_held_by_replies = false;   // its next request
+  schedule::Timer link_timer;        // for turns that wait for time alone
+  std::unique_ptr<NicTurns> nic;     // null: what carries the packets has no rate
 
   // ---- work ----
   const ForkGuard fork_guard;            // a forked child delivers, seals and sends nothing

@@ -121,7 +121,12 @@ class Engines {
 
   // The queue that the packets to this engine go through.
   void set_rate_to(std::size_t engine, std::uint64_t bytes_per_s) { wires_[engine].bytes_per_s = bytes_per_s; }
-  std::uint64_t longest_queue = 0;  // bytes, of all of them
+  // The queue that all packets of this engine go through; what finds it full is dropped.
+  void set_rate_from(std::size_t engine, std::uint64_t bytes_per_s, std::uint64_t queue_bytes) {
+    wires_[engine].uplink = {.bytes_per_s = bytes_per_s, .queue_bytes = queue_bytes};
+  }
+  std::uint64_t longest_queue = 0;  // bytes, of all of them to engines
+  std::uint64_t drops = 0;
 
   bool keeps_departures = true;
   bool in_one_network = false;
@@ -138,13 +143,35 @@ class Engines {
     Address from;
     std::vector<std::byte> bytes;
   };
+  struct Uplink {
+    std::uint64_t bytes_per_s = 0;  // 0: any
+    std::uint64_t queue_bytes = 0;
+    Instant free_at{};
+  };
   struct Wire {
+    Uplink uplink;
     std::deque<InFlight> packets;
     std::uint64_t bytes_per_s = 0;  // of the link to this engine; 0: any
     Instant free_at{};
     bool is_cut = false;
   };
 
+  static Duration time_of(std::uint64_t bytes, std::uint64_t bytes_per_s) {
+    return Duration{static_cast<std::int64_t>(bytes * 1'000'000'000 / bytes_per_s)};
+  }
+  // Through the queue of who sends it. False: it is full.
+  bool pass(Uplink& uplink, InFlight& packet) {
+    if (uplink.bytes_per_s == 0) return true;
+    const std::uint64_t bytes = packet.bytes.size() + NicTurns::header_bytes(true);
+    const Duration waits = std::max(uplink.free_at, now) - now;
+    if (waits + time_of(bytes, uplink.bytes_per_s) > time_of(uplink.queue_bytes, uplink.bytes_per_s)) {
+      ++drops;
+      return false;
+    }
+    uplink.free_at = now + waits + time_of(bytes, uplink.bytes_per_s);
+    packet.at = uplink.free_at + latency;
+    return true;
+  }
   // Through the queue in front of that link, which has room for everything.
   void transmit(std::size_t to, InFlight packet) {
     Wire& wire = wires_[to];
@@ -152,8 +179,7 @@ class Engines {
     if (wire.bytes_per_s != 0) {
       const std::uint64_t bytes = packet.bytes.size() + NicTurns::header_bytes(true);
       const Instant arrives = packet.at;
-      wire.free_at = std::max(wire.free_at, arrives) +
-                     Duration{static_cast<std::int64_t>(bytes * 1'000'000'000 / wire.bytes_per_s)};
+      wire.free_at = std::max(wire.free_at, arrives) + time_of(bytes, wire.bytes_per_s);
       packet.at = wire.free_at;
       const auto queued =
           static_cast<std::uint64_t>((wire.free_at - arrives).count()) * wire.bytes_per_s / 1'000'000'000;
@@ -185,7 +211,8 @@ class Engines {
         ++departure.datagrams;
         if (wires_[number].is_cut) return;
         const auto to = std::ranges::find(addresses, train.to) - addresses.begin();
-        transmit(static_cast<std::size_t>(to), {now + latency, addresses[number], std::move(bytes)});
+        InFlight packet{now + latency, addresses[number], std::move(bytes)};
+        if (pass(wires_[number].uplink, packet)) transmit(static_cast<std::size_t>(to), std::move(packet));
       };
       for (std::size_t at = 0; at < train.bytes.size(); at += train.segment_size) {
         const auto part = train.bytes.subspan(at, std::min<std::size_t>(train.segment_size, train.bytes.size() - at));

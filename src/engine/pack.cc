@@ -143,7 +143,7 @@ void Core::pack_path(Path& path, std::vector<Train>& out, Instant now) {
                          .size = size,
                          .next_bytes = packer.next_bytes(),
                          .may_split = packer.may_split(),
-                         .is_final = segments + 1 == kMaxSegments || packer.messages_left() == 0 ||
+                         .is_final = segments + 1 == kMaxSegments || packer.messages_left() == 0 || packer.is_last() ||
                                      static_cast<std::size_t>(train_end - train_begin) + 2 * size > kMaxTrainBytes});
       if (end == TrainPlan::End::split) {
         packer.allow_split();
@@ -365,7 +365,7 @@ void Core::send_from(Path& path, std::vector<Train>& out, Instant now) {
     const unsigned levels = waiting_levels(path) | slice_levels(path);
     // Control frames alone go first: they are small, and others wait for them.
     const unsigned level = levels == 0 || owes_control(path) ? 0 : static_cast<unsigned>(std::countr_zero(levels));
-    links.wait(path.link, id, level, !waits_for_link);
+    links.wait(path.link, id, level, !waits_for_link, turn_of == id && path.partial != nullptr);
   }
   update_timer(path, now);
 }
@@ -376,6 +376,7 @@ void Core::serve_lines(std::vector<Train>& out, Instant now) {
   Instant next = Instant::never();
   for (std::size_t i = 0; i < links.size(); ++i) {
     SharedLink& link = links[static_cast<std::uint8_t>(i)];
+    links.look_for_silence(link, now);
     while (link.line.front() != nullptr && link.may_send(now) && has_arena()) serve(link, link.line, out, now);
     if (!link.asking.empty()) link.replies->forget_old(now);
     while (link.asking.front() != nullptr && link.may_ask(now) && link.line.empty() && link.may_send(now) &&
@@ -396,7 +397,6 @@ void Core::serve(SharedLink& link, LinkLine& line, std::vector<Train>& out, Inst
     return;
   const std::uint64_t before = asks ? link.replies->model().in_flight() : link.model.in_flight();
   turn_of = path.id;
-  turn_packets_left = kTurnPackets;
   asks_now = asks ? path.id : kNoPath;
   send_from(path, out, now);
   turn_of = asks_now = kNoPath;

@@ -419,6 +419,10 @@ bool Packer::write_request(OutgoingCall& call) {
     full_ = true;
     return false;
   }
+  if (is_new && length != call.bytes && !core_.may_begin_part(path_)) [[unlikely]] {
+    full_ = is_last_ = true;
+    return false;
+  }
   if (is_new) {
     if (call.is_large && !core_.begin_writing(path_, call, now_)) [[unlikely]] {
       core_.fail_call(call, Code::overloaded, "too many large messages are under way", now_);

@@ -24,6 +24,8 @@ class Packer {
   std::byte* at() const { return at_; }
   bool eliciting() const { return eliciting_; }
   bool full() const { return full_; }  // something did not fit
+  // What did not fit may not follow now.
+  bool is_last() const { return is_last_; }
   // Of the frame of the message that did not fit whole; 0: there is none.
   std::size_t next_bytes() const { return next_bytes_; }
   // Whether a part of that message fits here.
@@ -98,6 +100,7 @@ class Packer {
   Instant now_;
   bool eliciting_ = false;
   bool full_ = false;
+  bool is_last_ = false;
   bool repeats_ = false;  // frames that went out before
   bool split_ = false;
   std::size_t next_bytes_ = 0;

@@ -33,9 +33,31 @@ bool is_loopback(const Address& address) {
 Instant SharedLink::next_turn(Instant now) const {
   if (line.empty() && asking.empty()) return Instant::never();
   if (!is_shared()) return now;
-  const Instant next = model.has_room() ? pacer.next_send(now) : Instant::never();
+  const Instant next = model.has_room() ? pacer.next_send(now) : silent_at();
   // Who asks sends, too, and after those who only send.
   return line.empty() ? std::max(next, replies->next_ask(now)) : next;
+}
+
+Instant SharedLink::silent_at() const {
+  const Duration round = model.round_time();
+  const Duration one =
+      round == Duration{0} ? Duration(kUnknownSilence) : std::max<Duration>(kSilentRounds * round, kShortestSilence);
+  return heard_at + std::min<Duration>(one * (1 << std::min(silences_row, kMostDoublings)), kLongestSilence);
+}
+
+void SharedLinks::look_for_silence(SharedLink& link, Instant now) {
+  if (link.line.empty() || link.model.has_room() || link.silent_at() > now) return;
+  link.model.on_silence(link.silences_row == 0, now);
+  link.heard_at = now;
+  ++link.silences;
+  link.silences_row = static_cast<std::uint8_t>(link.silences_row + (link.silences_row < SharedLink::kMostDoublings));
+}
+
+// What was sent before the link became silent does not count any more.
+void SharedLinks::enter_silence(const SharedLink& link, LinkShare& share) {
+  if (share.silences == link.silences) return;
+  share.silences = link.silences;
+  share.bytes = 0;
 }
 
 void SharedLinks::join(LinkShare& share, const Address& remote) {
@@ -65,6 +87,7 @@ void SharedLinks::join(LinkShare& share, const Address& remote) {
   }
   ++links_[chosen]->paths;
   share.link = static_cast<std::uint8_t>(chosen);
+  share.silences = links_[chosen]->silences;
 }
 
 void SharedLinks::leave(LinkShare& share, Instant now) {
@@ -75,7 +98,7 @@ void SharedLinks::leave(LinkShare& share, Instant now) {
   link.last_left = now;
 }
 
-void SharedLinks::wait(LinkShare& share, std::uint32_t path, unsigned level, bool asks) {
+void SharedLinks::wait(LinkShare& share, std::uint32_t path, unsigned level, bool asks, bool goes_on) {
   SharedLink& link = of(share);
   LinkWaiter* waiter = nullptr;
   if (share.place == LinkShare::kNotWaiting) {
@@ -89,7 +112,11 @@ void SharedLinks::wait(LinkShare& share, std::uint32_t path, unsigned level, boo
     line_of(link, *waiter).remove(*waiter);
   }
   waiter->asks = asks;
-  line_of(link, *waiter).push_back(*waiter, level);
+  if (goes_on) {
+    line_of(link, *waiter).push_front(*waiter, level);
+  } else {
+    line_of(link, *waiter).push_back(*waiter, level);
+  }
 }
 
 void SharedLinks::stop_waiting(LinkShare& share) {
@@ -127,6 +154,8 @@ void SharedLinks::judge_rtt(SharedLink& link, Bottleneck::Outcome& outcome, Inst
 
 Bottleneck::Stamp SharedLinks::note_sent(SharedLink& link, LinkShare& share, std::uint32_t bytes, Instant now) {
   used_ |= std::uint64_t{1} << share.link;
+  enter_silence(link, share);
+  if (link.model.in_flight() == 0) link.heard_at = now;
   share.bytes += bytes;
   link.pacer.on_sent(bytes, now);
   return link.model.on_sent(bytes, now);
@@ -135,6 +164,11 @@ Bottleneck::Stamp SharedLinks::note_sent(SharedLink& link, LinkShare& share, std
 void SharedLinks::take_outcome(SharedLink& link, LinkShare& share, std::uint64_t on_the_way,
                                Bottleneck::Outcome& outcome, Instant now) {
   is_due_ = true;
+  enter_silence(link, share);
+  if (outcome.delivered_bytes != 0) {
+    link.heard_at = now;
+    link.silences_row = 0;
+  }
   const auto left = share.bytes - static_cast<std::uint32_t>(std::min<std::uint64_t>(share.bytes, on_the_way));
   count_delivered(link, outcome.delivered_bytes);
   if (outcome.rtt > Duration{0}) {

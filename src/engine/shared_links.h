@@ -48,6 +48,7 @@ struct LinkShare {
   std::uint8_t losses = 0;              // packets that counted
   std::uint8_t missing = 0;             // likewise, of those that the peer sent
   std::uint8_t link = 0;
+  std::uint8_t silences = 0;  // of the link, when `bytes` began to count
 };
 
 struct SharedLink {
@@ -59,6 +60,11 @@ struct SharedLink {
   // Packets between two epochs, and how many losses of one path count in one: less than the model takes for too much.
   static constexpr std::uint64_t kEpochPackets = 128;
   static constexpr std::uint8_t kMostLosses = 2;
+  static constexpr int kSilentRounds = 8;
+  static constexpr Duration kShortestSilence = std::chrono::milliseconds(20);
+  static constexpr Duration kUnknownSilence = std::chrono::milliseconds(250);  // before the first round trip
+  static constexpr Duration kLongestSilence = std::chrono::seconds(1);
+  static constexpr std::uint8_t kMostDoublings = 2;
 
   explicit SharedLink(const recovery::Bottleneck::Options& options) : model(options) {}
 
@@ -67,14 +73,19 @@ struct SharedLink {
   // Paths need no turns: nothing has shown a limit, and the window has room.
   bool is_free() const { return !is_shared() || (model.is_searching() && line.empty() && model.has_room()); }
   bool may_send(Instant now) const { return !is_shared() || (model.has_room() && pacer.next_send(now) <= now); }
-  bool has_too_much(const LinkShare& share) const {
-    return share.bytes >= std::max(model.window() / kWindowPart, kLeastShare);
+  // `finishes`: the path has sent a part of a message, and is allowed some more.
+  bool has_too_much(const LinkShare& share, bool finishes) const {
+    return share.silences == silences &&
+           share.bytes >= std::max(model.window() / kWindowPart, kLeastShare) + (finishes ? kLeastShare : 0);
   }
   // Requests need no turns.
   bool is_free_to_ask() const { return !is_shared() || replies == nullptr || (replies->is_free() && asking.empty()); }
   bool may_ask(Instant now) const { return !is_shared() || replies == nullptr || replies->may_ask(now); }
   // When a line can go on by time alone. never(): it needs acknowledgements or replies.
   Instant next_turn(Instant now) const;
+  // From then on what is on the way is not waited for: the few paths that have filled a small window may have lost it,
+  // and their probe timeouts may be long.
+  Instant silent_at() const;
 
   recovery::Bottleneck model;
   schedule::Pacer pacer;
@@ -87,6 +98,9 @@ struct SharedLink {
   std::uint64_t epoch_bytes = 0;  // that came through the link in this epoch
   std::uint16_t epoch = 0;
   Instant last_left{};
+  Instant heard_at{};             // or when the first of what is on the way was sent
+  std::uint8_t silences = 0;      // ever; wraps around
+  std::uint8_t silences_row = 0;  // since something was heard
 };
 
 // One per engine; single-threaded.
@@ -112,8 +126,9 @@ class SharedLinks {
   void join(LinkShare& share, const Address& remote);
   void leave(LinkShare& share, Instant now);
 
-  // A path that waits already moves to a more urgent level, or to the other line.
-  void wait(LinkShare& share, std::uint32_t path, unsigned level, bool asks);
+  // A path that waits already moves to a more urgent level, or to the other line. `goes_on`: it has sent a part of a
+  // message, and is the next of its level.
+  void wait(LinkShare& share, std::uint32_t path, unsigned level, bool asks, bool goes_on = false);
   void stop_waiting(LinkShare& share);
 
   // ---- what the path sends ----
@@ -154,12 +169,15 @@ class SharedLinks {
 
   // What came of requests since the last turn.
   void settle(Instant now);
+  // Before turns are given: a link with a full window that is silent lets paths send again.
+  void look_for_silence(SharedLink& link, Instant now);
   // At the end of a turn of sending: links whose paths have nothing more to send.
   void end_turn();
 
  private:
   static LinkLine& line_of(SharedLink& link, const LinkWaiter& waiter) { return waiter.asks ? link.asking : link.line; }
   static void count_delivered(SharedLink& link, std::uint64_t bytes);
+  static void enter_silence(const SharedLink& link, LinkShare& share);
   static void enter_epoch(const SharedLink& link, LinkShare& share);
   static void judge_rtt(SharedLink& link, recovery::Bottleneck::Outcome& outcome, Instant now);
   static void pace(SharedLink& link);

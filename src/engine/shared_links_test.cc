@@ -124,10 +124,40 @@ TEST(SharedLinks, OnePathHasAQuarterOfAWindowForWhichOthersWait) {
   Network network(10);
   const std::uint64_t quarter = network.link().model.window() / SharedLink::kWindowPart;
   (void)network.links.on_sent(network.shares[0], static_cast<std::uint32_t>(quarter - 1), network.now);
-  EXPECT_FALSE(network.link().has_too_much(network.shares[0]));
+  EXPECT_FALSE(network.link().has_too_much(network.shares[0], false));
   (void)network.links.on_sent(network.shares[0], 1, network.now);
-  EXPECT_TRUE(network.link().has_too_much(network.shares[0]));
-  EXPECT_FALSE(network.link().has_too_much(network.shares[1]));
+  EXPECT_TRUE(network.link().has_too_much(network.shares[0], false));
+  EXPECT_FALSE(network.link().has_too_much(network.shares[1], false));
+  EXPECT_FALSE(network.link().has_too_much(network.shares[0], true)) << "the end of a message may go";
+  (void)network.links.on_sent(network.shares[0], SharedLink::kLeastShare, network.now);
+  EXPECT_TRUE(network.link().has_too_much(network.shares[0], true));
+}
+
+// The window is small, and the probe timeouts of those whose packets fill it may be long.
+TEST(SharedLinks, ALinkThatIsSilentDoesNotWaitForWhatIsOnTheWay) {
+  Network network(10);
+  for (int i = 0; i < 20; ++i) network.round(i < 10 ? 100us : 3ms, 0, 2);
+  (void)network.links.on_sent(network.shares[3], 64 * 1024, network.now);
+  network.links.wait(network.shares[4], 4, 3, false);
+  ASSERT_FALSE(network.link().model.has_room());
+  const Instant silent_at = network.link().silent_at();
+  EXPECT_EQ(network.link().next_turn(network.now), silent_at);
+  EXPECT_GE(silent_at, network.now + SharedLink::kShortestSilence);
+  EXPECT_LE(silent_at, network.now + SharedLink::kLongestSilence);
+  const std::uint64_t window = network.link().model.window();
+  network.links.look_for_silence(network.link(), silent_at - 1ns);
+  EXPECT_FALSE(network.link().model.has_room());
+  network.links.look_for_silence(network.link(), silent_at);
+  EXPECT_EQ(network.link().model.in_flight(), 0u);
+  EXPECT_FALSE(network.link().has_too_much(network.shares[3], false));
+  EXPECT_LT(network.link().model.window(), window);
+  // What becomes of it later takes nothing from what is sent meanwhile.
+  (void)network.links.on_sent(network.shares[4], kPacket, silent_at);
+  network.links.on_outcome(network.shares[3], 0, {.lost_bytes = 64 * 1024, .lost_packets = 45}, silent_at + 1ms);
+  EXPECT_EQ(network.link().model.in_flight(), kPacket);
+  // Silence that goes on lasts longer and longer.
+  (void)network.links.on_sent(network.shares[5], 64 * 1024, silent_at + 2ms);
+  EXPECT_EQ(network.link().silent_at() - silent_at, 2 * (silent_at - (network.now + Duration{0})));
 }
 
 TEST(SharedLinks, WaitingPathsGoByUrgencyAndKeepOnePlace) {
@@ -139,6 +169,9 @@ TEST(SharedLinks, WaitingPathsGoByUrgencyAndKeepOnePlace) {
   EXPECT_EQ(network.link().line.front()->path, 101u);
   network.links.wait(network.shares[0], 100, 0, false);  // something more urgent has come
   EXPECT_EQ(network.link().line.front()->path, 100u);
+  network.links.wait(network.shares[2], 102, 0, false, true);  // it has sent a part of a message
+  EXPECT_EQ(network.link().line.front()->path, 102u);
+  network.links.stop_waiting(network.shares[2]);
   network.links.wait(network.shares[0], 100, 0, true);
   EXPECT_EQ(network.link().line.size(), 1u);
   EXPECT_EQ(network.link().asking.front()->path, 100u);

@@ -24,8 +24,7 @@ class AckPolicy {
   // Where packets overtake each other, a gap is reported so much later: mostly it is filled by then.
   static constexpr Duration kGapDelay = std::chrono::microseconds{250};
   static constexpr std::uint8_t kMostOvertaken = 64;
-  // An acknowledgement waits for a quarter of a round trip at most, but for so long at least: a reply may be on its
-  // way.
+  // An acknowledgement waits for half of a round trip at most, but for so long at least: a reply may be on its way.
   static constexpr Duration kShortestDelay = std::chrono::microseconds{50};
 
   AckPolicy() : AckPolicy(Options{}) {}
@@ -34,7 +33,7 @@ class AckPolicy {
   // The delay follows the round trip. A sender whose window holds few packets sends nothing until they are
   // acknowledged.
   void on_round_trip(Duration smoothed) {
-    delay_ = std::min(std::max<Duration>(smoothed / 4, kShortestDelay), options_.max_ack_delay);
+    delay_ = std::min(std::max<Duration>(smoothed / 2, kShortestDelay), options_.max_ack_delay);
   }
 
   // Every authenticated packet that was not received before. An ack-eliciting one is acknowledged at once if it

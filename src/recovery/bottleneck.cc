@@ -71,6 +71,12 @@ void Bottleneck::on_outcome(const Outcome& outcome, Instant now) {
   update_limits();
 }
 
+void Bottleneck::on_silence(bool is_first, Instant now) {
+  in_flight_ = 0;
+  if (is_first && !is_searching()) reduce(1 - kLargestDecrease, now);
+  update_limits();
+}
+
 void Bottleneck::take_rtt(const Outcome& outcome, Instant now) {
   if (now - rtt_rotated_at_ >= kRttLife) {
     rtt_rotated_at_ = now;

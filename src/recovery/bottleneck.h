@@ -99,6 +99,8 @@ class Bottleneck {
   void on_outcome(const Outcome& outcome, Instant now);
   // Packets that have not come, seen by their receiver; negative: they have come after all.
   void on_missing(std::int64_t packets);
+  // Nothing was heard for long: what was sent is in no queue any more. `is_first`: since something was heard.
+  void on_silence(bool is_first, Instant now);
   // So many of the delivered bytes arrived with a congestion mark.
   void on_marked(std::uint64_t bytes) { marked_bytes_ += bytes; }
   // Nobody has anything to send. If the window has room, what is measured now says little about it.
