@@ -15,6 +15,7 @@ import sys
 
 sys.dont_write_bytecode = True  # no __pycache__ beside the sources
 from bottleneck import command as bottleneck  # noqa: E402
+from fairness import command as fairness  # noqa: E402
 from fan_out import command as fan_out  # noqa: E402
 from outstanding import command as outstanding  # noqa: E402
 from cases import CASES, HANDSHAKE, IDLE, MTUS, OTHER_BUILD, PEERS, STEPS, UNDISTURBED_SHARE, WEIR_WITH_SECRET  # noqa: E402
@@ -27,6 +28,7 @@ from report import (aes_backend, machine_facts, run_case, run_handshakes, run_id
 # Cases with options of their own, which are run only when they are asked for.
 ALONE = {
     "bottleneck": (bottleneck, "a burst of calls through a router that is slower than the hosts (needs root)"),
+    "fairness": (fairness, "flows that share a router with each other and with TCP (needs root)"),
     "fan-out": (fan_out, "a burst of calls from one process to many"),
     "outstanding": (outstanding, "a million calls at once that wait for their answers"),
     "ns3": (ns3, "bursts of calls in networks that ns-3 simulates"),
