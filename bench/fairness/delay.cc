@@ -63,7 +63,8 @@ class Way {
   void give(std::uint64_t now) {
     for (; !is_empty() && next_ns() <= now; ++begin_) {
       const Packet& packet = packets_[begin_ % kMostUnderWay];
-      if (write(to_, packet.bytes.data(), packet.size) < 0 && errno != EIO) fail_with_errno("write");  // EIO: it is down
+      if (write(to_, packet.bytes.data(), packet.size) < 0 && errno != EIO)
+        fail_with_errno("write");  // EIO: it is down
     }
   }
 
