@@ -48,6 +48,15 @@ def is_bound(transport, port):
     return False
 
 
+def take_priority():
+    """Real-time priority, which programs that are started later inherit: beside other work their turn comes at once, and
+    those that yield give way to each other, which ordinary programs do not. Without the right to it, says so."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    except OSError as error:
+        print(f"warning: no real-time priority for the programs: {error.strerror}")
+
+
 def last_words(text):
     lines = [line for line in text.strip().splitlines() if line.strip()]
     return lines[-1] if lines else "it said nothing"

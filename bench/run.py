@@ -17,6 +17,7 @@ sys.dont_write_bytecode = True  # no __pycache__ beside the sources
 from bottleneck import command as bottleneck  # noqa: E402
 from fairness import command as fairness  # noqa: E402
 from fan_out import command as fan_out  # noqa: E402
+from jitter import command as jitter  # noqa: E402
 from outstanding import command as outstanding  # noqa: E402
 from cases import CASES, HANDSHAKE, IDLE, MTUS, OTHER_BUILD, PEERS, STEPS, UNDISTURBED_SHARE, WEIR_WITH_SECRET  # noqa: E402
 from measure import Bench  # noqa: E402
@@ -29,6 +30,7 @@ from report import (aes_backend, machine_facts, run_case, run_handshakes, run_id
 ALONE = {
     "bottleneck": (bottleneck, "a burst of calls through a router that is slower than the hosts (needs root)"),
     "fairness": (fairness, "flows that share a router with each other and with TCP (needs root)"),
+    "jitter": (jitter, "calls through a network where packets are late or lost"),
     "fan-out": (fan_out, "a burst of calls from one process to many"),
     "outstanding": (outstanding, "a million calls at once that wait for their answers"),
     "ns3": (ns3, "bursts of calls in networks that ns-3 simulates"),

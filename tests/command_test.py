@@ -281,6 +281,55 @@ class Perf(Case):
             self.assertLess(lossy["packets_lost"], relay.seen)
             self.assertLess(lossy["goodput"], 0.93)
 
+    @contextlib.contextmanager
+    def perf_relay(self, to, *arguments):
+        """`weir perf relay`: gives its process, with .address; .report is there afterwards."""
+        process = subprocess.Popen([WEIR, "perf", "relay", "--listen", f"{LOOPBACK}:0", "--to", to, *map(str, arguments),
+                                    "--json"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   text=True)
+        try:
+            process.address = process.stdout.readline().removeprefix("listening on ").strip()
+            yield process
+            process.terminate()
+            output, errors = process.communicate(timeout=PATIENCE_S)
+            self.assertEqual((process.returncode, errors), (0, ""))
+            process.report = json.loads(output)
+        finally:
+            process.kill()
+            process.communicate()
+
+    def test_relay_counts_what_it_loses_as_it_was_asked_to(self):
+        with server() as peer, self.perf_relay(peer.address, "--loss", 0.1, "--reorder", 0.5) as relay:
+            result = weir("perf", "client", "--peer", relay.address, "--size", 4000, "--window", 4, "--count", 300, "--mtu",
+                          1500, "--json")
+            report = self.check_report(result, 4000, 32)
+        relayed = relay.report
+        self.assertGreater(relayed["passed_on"], 300)
+        self.assertGreater(relayed["reordered"], 100)
+        self.assertGreater(relayed["lost_on_purpose"], 50)
+        self.assertLess(relayed["lost_on_purpose"], relayed["passed_on"] / 4)
+        self.assertGreater(report["packets_lost"], 10)
+        self.assertEqual((relayed["lost_in_full_sockets"], relayed["lost_otherwise"]), (0, 0))
+
+    @unittest.skipUnless(sys.platform == "linux", "only Linux says what a full socket dropped")
+    def test_relay_counts_what_it_had_no_room_for_apart_from_what_it_loses_on_purpose(self):
+        """While it is stopped, it gets more than a socket holds."""
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as target:
+            target.bind((LOOPBACK, 0))
+            with self.perf_relay(f"{LOOPBACK}:{target.getsockname()[1]}") as relay:
+                relay.send_signal(signal.SIGSTOP)
+                host, port = relay.address.split(":")
+                with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as flood:
+                    for _ in range(1500):
+                        flood.sendto(bytes(60_000), (host, int(port)))
+                    relay.send_signal(signal.SIGCONT)
+                    target.recv(65_536)
+        report = relay.report
+        self.assertGreater(report["lost_in_full_sockets"], 100)
+        self.assertGreater(report["passed_on"], 0)
+        self.assertEqual(report["lost_on_purpose"], 0)
+        self.assertLessEqual(report["passed_on"] + report["lost_in_full_sockets"] + report["lost_otherwise"], 1500)
+
     def test_who_only_receives_sends_little_but_acknowledgements(self):
         """Many bytes come for each that goes."""
         with server() as peer:

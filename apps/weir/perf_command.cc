@@ -237,6 +237,7 @@ void add_relay(CLI::App& perf) {
   command->add_option("--seconds", options->seconds, "End after this time (default: when told to)")
       ->check(CLI::Range(0.01, 1e9))
       ->type_name("S");
+  command->add_flag("--json", options->json, "Say in the end what became of the datagrams as one JSON object");
   command->callback([options] { run_perf_relay(*options); });
 }
 

@@ -16,6 +16,7 @@ struct PerfRelayOptions {
   double loss = 0;        // share of the datagrams that are dropped
   std::uint64_t seed = 1;
   double seconds = 0;  // 0: until a signal comes
+  bool json = false;
 };
 
 void run_perf_relay(const PerfRelayOptions& options);

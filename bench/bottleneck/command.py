@@ -14,7 +14,7 @@ from bottleneck.contestants import CONTESTANTS
 from bottleneck.goals import goals
 from bottleneck.network import NotPossible, require_namespaces
 from bottleneck.rounds import STANDARD_RATE, Row, measure, median_of
-from processes import Failure
+from processes import Failure, take_priority
 from report import machine_facts
 
 QUIET_LOAD = 0.5
@@ -86,6 +86,9 @@ def parse_arguments(arguments):
     parser.add_argument("--deadline", type=between(1, 600), default=60, help="of each call, in seconds (default 60)")
     parser.add_argument("--identity", action="store_true",
                         help="Weir's processes have certificates, not a shared secret")
+    parser.add_argument("--ordinary", action="store_true",
+                        help="all programs without real-time priority: where there are more of them than processors, those "
+                             "that yield do not give way to each other then, and are measured instead of the network")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a goal is missed")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE",
                         help="where all figures are written (default: BUILD/bottleneck.json)")
@@ -193,6 +196,8 @@ def main(arguments):
     print(", ".join(f"{name.replace('_', ' ')} {value}" for name, value in facts.items()))
     if float(facts["load_before"]) > QUIET_LOAD:
         print("warning: the machine is busy with something else; rounds take longer, and more is sent again needlessly")
+    if not options.ordinary:
+        take_priority()
     for settings in chosen_rows(options):
         for name in options.only or CONTESTANTS:
             comparison.run(Row(name, **settings))

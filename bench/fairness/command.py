@@ -7,7 +7,6 @@ rate. What counts is what each flow delivers, ten times a second. All rows take 
 
 import argparse
 import json
-import os
 import pathlib
 
 from bottleneck.network import NotPossible, require_namespaces
@@ -15,7 +14,7 @@ from fairness import page
 from fairness.flows import measure, sent_again
 from fairness.network import can_delay
 from fairness.rows import CUTS, all_rows
-from processes import Failure
+from processes import Failure, take_priority
 from report import machine_facts
 
 
@@ -41,14 +40,6 @@ def parse_arguments(arguments):
         parser.error("--from has a meaning only with --write-figures")
     options.json = options.json or options.build / "fairness.json"
     return options
-
-
-def take_priority():
-    """So that a busy machine does not look like a queue; the programs inherit it."""
-    try:
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
-    except OSError as error:
-        print(f"warning: no real-time priority for the programs: {error.strerror}")
 
 
 def seconds(value):
@@ -100,7 +91,7 @@ def main(arguments):
         return 0
     facts = machine_facts()
     print(", ".join(f"{name.replace('_', ' ')} {value}" for name, value in facts.items()))
-    take_priority()
+    take_priority()  # a busy machine looks like a queue
     report = {"machine": facts, "results": run_rows(options)}
     options.json.parent.mkdir(parents=True, exist_ok=True)
     options.json.write_text(json.dumps(report) + "\n")
