@@ -4,7 +4,9 @@
 // addresses of --at, --window at a time to each, from the first `round` that it is asked for until its input ends.
 #include <weir/weir.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <utility>
