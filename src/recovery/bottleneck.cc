@@ -139,6 +139,7 @@ void Bottleneck::reduce(double factor, Instant now) {
 
 void Bottleneck::stop_searching(Instant now) {
   phase_ = Phase::following;
+  full_rounds_ = 0;
   window_ = kSearchFactor * static_cast<double>(round_bytes_);
   reduce(1, now);
 }
@@ -175,13 +176,15 @@ void Bottleneck::begin_round(Instant now) {
 }
 
 void Bottleneck::adjust(Instant now) {
-  if (was_idle_ || reduced_at_ == now) return;
+  if (reduced_at_ == now || (was_idle_ && !is_searching())) return;
   const double delay = groups_ == 0 ? 0 : static_cast<double>(delay_sum_.count()) / groups_;
   const auto wanted = static_cast<double>(target().count());
   const double least = now - lost_at_ < kLossMemory ? 0 : kLosslessWindow;
   const bool is_marked = marked_bytes_ * kLossPart > round_bytes_;  // fewer may be the word of one peer
   if (is_searching()) {
-    if (is_used() && (delay > wanted || is_marked)) stop_searching(now);
+    const bool is_full = is_used() && (delay > wanted || is_marked);
+    full_rounds_ = is_full ? full_rounds_ + 1 : 0;
+    if (full_rounds_ >= (was_idle_ ? kFullRounds : 1)) stop_searching(now);
     return;
   }
   if (is_marked) {

@@ -60,9 +60,11 @@ class Bottleneck {
   static constexpr Duration kLossMemory = std::chrono::seconds(1);
   static constexpr Duration kLeastTarget = std::chrono::microseconds(250);   // of the time in the queue
   static constexpr Duration kTargetSpread = std::chrono::microseconds(750);  // more, for a window of one packet
-  static constexpr std::uint32_t kLossPart = 50;       // more than one byte of so many lost: too much, queue or not
-  static constexpr std::uint32_t kSearchLosses = 8;    // packets that end the search
-  static constexpr std::uint64_t kUsedPart = 4;        // of the initial window, below which nothing ends the search
+  static constexpr std::uint32_t kLossPart = 50;     // more than one byte of so many lost: too much, queue or not
+  static constexpr std::uint32_t kSearchLosses = 8;  // packets that end the search
+  static constexpr std::uint64_t kUsedPart = 4;      // of the initial window, below which nothing ends the search
+  // Rounds in a row with a queue end the search, though the window has room: the windows of the paths keep that queue.
+  static constexpr std::uint32_t kFullRounds = 16;
   static constexpr std::uint64_t kEpochPackets = 100;  // after so many, losses count half
   static constexpr std::uint32_t kSmallestGroup = 4;   // round trips of which the shortest counts
   static constexpr std::uint32_t kLargestGroup = 32;   // likewise
@@ -167,6 +169,7 @@ class Bottleneck {
   std::uint32_t in_group_ = 0;
   std::uint32_t group_size_ = kSmallestGroup;
   std::uint32_t groups_ = 0;
+  std::uint32_t full_rounds_ = 0;  // of the search, in a row
   Duration group_delay_ = kNoRtt;  // the shortest time in the queue
   Duration delay_sum_{};           // of the groups
   Duration longest_delay_{};       // of all samples
