@@ -12,8 +12,9 @@ BEGIN, END = "<!-- fairness -->\n", "<!-- end of fairness -->\n"
 COLOURS = {"weir": "#1864ab", "cubic": "#2b8a3e", "bbr": "#c92a2a"}
 SECOND_OF_A_KIND = "#e8710a"
 MEAN_OF = 5  # looks, so that lines can be read
-FLOW_TYPES = {"two": "fairness-two.svg", "fifty": "fairness-fifty.svg"}
-BESIDE_TCP = "fairness-tcp.svg"
+TWO, FIFTY, BESIDE_TCP = "fairness-two.svg", "fairness-fifty.svg", "fairness-tcp.svg"
+PICTURES = {"two": TWO, "two4": TWO, "fifty": FIFTY}  # by the name of a row; others are in BESIDE_TCP
+NAMES = {"two": "two Weir flows", "two4": "two Weir flows of 4 paths", "fifty": "fifty Weir flows"}
 
 
 def smooth(values):
@@ -68,14 +69,12 @@ def panel_of_many(found):
 
 def draw_figures(results):
     FIGURES.mkdir(exist_ok=True)
-    two = [panel_of_lines(found, title_of(found)) for found in results if found["name"] == "two"]
-    fifty = [panel_of_many(found) for found in results if found["name"] == "fifty"]
-    beside = {}
-    for found in results:
-        if found["name"] not in FLOW_TYPES:
-            beside.setdefault(found["name"], []).append(panel_of_lines(found, title_of(found)))
-    for name, panels in ((FLOW_TYPES["two"], two), (FLOW_TYPES["fifty"], fifty),
-                         (BESIDE_TCP, [panel for pair in beside.values() for panel in pair])):
+    names = list(dict.fromkeys(found["name"] for found in results))
+    pictures = {TWO: [], FIFTY: [], BESIDE_TCP: []}
+    for found in sorted(results, key=lambda found: names.index(found["name"])):
+        panel = panel_of_many(found) if found["name"] == "fifty" else panel_of_lines(found, title_of(found))
+        pictures[PICTURES.get(found["name"], BESIDE_TCP)].append(panel)
+    for name, panels in pictures.items():
         (FIGURES / name).write_text(draw(panels, 2))
         print(f"written: {FIGURES / name}")
 
@@ -85,10 +84,8 @@ def percent(share):
 
 
 def what(found):
-    if found["name"] == "two":
-        return "two Weir flows"
-    if found["name"] == "fifty":
-        return "fifty Weir flows"
+    if found["name"] in NAMES:
+        return NAMES[found["name"]]
     return " beside ".join(flow["name"] for flow in found["flows"])
 
 

@@ -55,6 +55,13 @@ def two(cut):
     return Row("two", "Two Weir flows; the second comes after 3 s, the first leaves after 10 s", cut, flows, (6, 10))
 
 
+def two_shared(cut):
+    """The paths of each process share a window."""
+    flows = [Flow("first, 4 paths", "weir", [0], 0, 10, paths=4, window=2),
+             Flow("second, 4 paths", "weir", [1], 2, 10, paths=4, window=2)]
+    return Row("two4", "Two Weir processes with four paths each; the second comes after 2 s", cut, flows, (5, 10))
+
+
 def fifty(cut):
     """Each process has ten paths, to networks of their own: paths to one network share a window."""
     flows = [Flow(f"process {k + 1}", "weir", list(range(10 * k, 10 * k + 10)), 0, 10, window=2) for k in range(5)]
@@ -63,17 +70,17 @@ def fifty(cut):
 
 def beside(kind, other, cut, paths=1):
     names = {1: "Weir", 4: "Weir, 4 paths"}
-    mine = (Flow(names[paths], "weir", [0], 0, 11, paths=paths, window=2 if paths > 1 else 4) if kind == "weir" else
-            Flow(TCP_NAMES[kind], kind, [0], 0, 11))
+    mine = (Flow(names[paths], "weir", [0], 0, 10, paths=paths, window=2 if paths > 1 else 4) if kind == "weir" else
+            Flow(TCP_NAMES[kind], kind, [0], 0, 10))
     name = {"weir": "weir" if paths == 1 else f"weir{paths}"}.get(kind, kind)
     return Row(f"{name}-{other}", f"{mine.name} beside one {TCP_NAMES[other]}, which comes after 2 s", cut,
-               [mine, Flow(TCP_NAMES[other], other, [1], 2, 11)], (5, 11))
+               [mine, Flow(TCP_NAMES[other], other, [1], 2, 10)], (5, 10))
 
 
 def all_rows():
     rows = []
     for cut in CUTS:
-        rows += [two(cut), fifty(cut)]
+        rows += [two(cut), two_shared(cut), fifty(cut)]
         rows += [beside("weir", other, cut, paths) for paths in (1, 4) for other in ("cubic", "bbr")]
         rows += [beside("cubic", "bbr", cut)]
     return rows
