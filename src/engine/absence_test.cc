@@ -44,8 +44,39 @@ TEST_F(Absence, DoesNotHideThatThePeerIsGone) {
   call.then = [&](TestCall&) { failed_at = pair.now; };
   ASSERT_TRUE(pair.run_until([this] { return call.completions != 0; }));
   EXPECT_EQ(call.code, Code::peer_failed);
+  // Until the next timer was due, 750 ms after the last packet, nobody was absent; of the rest 1/32 of 3 s counts.
+  EXPECT_GE(failed_at - back, 2'156ms);
+  EXPECT_LE(failed_at - back, 2'157ms);
+}
+
+// The absence comes at the very end of what a peer may be silent for.
+TEST_F(Absence, LeavesAQuarterOfTheLimit) {
+  pair.dead = {pair.addresses[1]};
+  pair.run_for(2'200ms);
+  ASSERT_EQ(call.completions, 0) << call.reply;
+  stall_client(pair, 5s);
+  const Instant back = pair.now;
+  Instant failed_at{};
+  call.then = [&](TestCall&) { failed_at = pair.now; };
+  ASSERT_TRUE(pair.run_until([this] { return call.completions != 0; }));
+  EXPECT_EQ(call.code, Code::peer_failed);
   EXPECT_GE(failed_at - back, 750ms);
-  EXPECT_LE(failed_at - back, 751ms) << "a quarter of what a peer may be silent for";
+  EXPECT_LE(failed_at - back, 751ms);
+}
+
+// A machine with too much to do: both sides run for moments, and what the peer says takes several of them.
+TEST_F(Absence, IsNotHeldAgainstAPeerHoweverOftenItComes) {
+  pair.dead = {pair.addresses[1]};
+  for (int moment = 0; moment < 8; ++moment) {
+    pair.now = pair.now + 700ms;
+    pair.run_for(20ms);
+  }
+  ASSERT_EQ(call.completions, 0) << call.reply;
+  pair.dead.clear();
+  pair.run_for(100ms);
+  pair.server().reply(*waiting, {}, weir::as_bytes("done"), pair.now);
+  ASSERT_TRUE(pair.run_until([this] { return call.completions != 0; }));
+  EXPECT_FALSE(call.failed) << call.reply;
 }
 
 // A program that polls too rarely, for ever.
@@ -57,7 +88,7 @@ TEST_F(Absence, ThatComesAgainAndAgainDoesNotHideItEither) {
     pair.turn(0);
   }
   EXPECT_EQ(call.code, Code::peer_failed);
-  EXPECT_LE(pair.now - begin, 10s);
+  EXPECT_LE(pair.now - begin, 35s);
 }
 
 TEST(AbsenceBeforeAnAnswer, LeavesTimeForTheHello) {
@@ -68,6 +99,22 @@ TEST(AbsenceBeforeAnAnswer, LeavesTimeForTheHello) {
   pair.call(call, "echo", "body", {}, 60s);
   pair.run_for(100ms);
   stall_client(pair, 5s);
+  pair.dead.clear();
+  ASSERT_TRUE(pair.run_until([&] { return call.completions != 0; }));
+  EXPECT_FALSE(call.failed) << call.reply;
+}
+
+TEST(AbsenceBeforeAnAnswer, LeavesTimeForTheHelloHoweverOftenItComes) {
+  Pair pair;
+  pair.serve_echo();
+  pair.dead = {pair.addresses[1]};
+  TestCall call;
+  pair.call(call, "echo", "body", {}, 60s);
+  pair.run_for(100ms);
+  for (int moment = 0; moment < 8; ++moment) {
+    pair.now = pair.now + 700ms;
+    pair.run_for(20ms);
+  }
   pair.dead.clear();
   ASSERT_TRUE(pair.run_until([&] { return call.completions != 0; }));
   EXPECT_FALSE(call.failed) << call.reply;

@@ -34,15 +34,13 @@ Instant last_used(const Path& path) { return std::max(path.last_received, path.l
 
 }  // namespace
 
-// Nobody was asked for a sign of life while this side did not run: a quarter of the limit is left to give one.
-Instant Core::silent_since(Instant heard, Duration limit) const { return std::max(heard, returned_at - limit / 4 * 3); }
-
-// Once in the time that a peer may be silent for: one who is rarely turned must find out, too, that a peer is gone.
+// A delay of the timers by a small part of the time that a peer may be silent for is no absence.
 void Core::note_absence(Instant now) {
   const Instant due = wheel.next_deadline();
-  if (due > now || now - due < config.timeouts.silence / 8) [[likely]]
+  const Duration shortest = std::min(config.timeouts.silence, config.timeouts.connect) / Absences::kPart;
+  if (due > now || now - due < shortest) [[likely]]
     return;
-  if (now - returned_at >= config.timeouts.silence) returned_at = now;
+  absences.note(due, now);
 }
 
 void Core::on_timeout(Instant now) {
@@ -84,7 +82,7 @@ void Core::on_timeout(Instant now) {
         Peer& peer = owner_of<Peer>(timer);
         if (peer.path == kNoPath) {  // it has rested long enough
           if (peer.has_queued()) start_hello(peer, now);
-        } else if (now - silent_since(peer.hello_started, config.timeouts.connect) < config.timeouts.connect) {
+        } else if (now - absences.silent_since(peer.hello_started, config.timeouts.connect) < config.timeouts.connect) {
           send_hello(peer, now);
         } else if (peer.has_forged_replies) {
           give_up_hello(peer, Code::unauthenticated, kWrongSecret, now);
@@ -131,14 +129,15 @@ void Core::on_path_timer(Path& path, Instant now) {
   }
   if (is_waiting(path)) {
     const Duration limit = path.state == Path::State::confirming ? config.timeouts.connect : config.timeouts.silence;
-    const Duration silent = now - silent_since(heard(path), limit);
+    const Duration silent = now - absences.silent_since(heard(path), limit);
     // One that is heard but never acknowledges does not hear us, or does not want to. (A request may stay without an
     // acknowledgement while the callee has no room for it.)
     const recovery::SentPacket* oldest = path.loss.oldest_outstanding();
     const Duration longest = kDeafSilences * config.timeouts.silence;
     // One who acknowledges packets but never those with replies would keep the room that these take.
-    const bool deaf = (oldest != nullptr && path.outstanding == 0 && now - oldest->sent_at >= longest) ||
-                      (path.replying != 0 && now - path.heard_of_replies >= longest);
+    const bool deaf = (oldest != nullptr && path.outstanding == 0 &&
+                       now - absences.silent_since(oldest->sent_at, longest) >= longest) ||
+                      (path.replying != 0 && now - absences.silent_since(path.heard_of_replies, longest) >= longest);
     if (silent >= limit || deaf) {
       tell_health(path, event::PeerHealth::failed);
       if (path.peer != nullptr && !path.draining) {
@@ -206,8 +205,10 @@ void Core::update_timer(Path& path, Instant now) {
   if (path.confirming != nullptr) next = earliest(next, path.confirming->doubt_at);
   if (is_waiting(path)) {
     const Duration silence = path.state == Path::State::confirming ? config.timeouts.connect : config.timeouts.silence;
-    const Instant since = silent_since(heard(path), silence);
+    const Instant since = absences.silent_since(heard(path), silence);
     next = earliest(next, since + silence);
+    // An absence shows by a timer that is late: there is always one while it is uncertain whether the peer lives.
+    if (now - since >= silence / 4) next = earliest(next, now + silence / Absences::kPart);
     next = earliest(next, std::max(since, path.last_sent) + keepalive_of(path));
     // A probe that the window does not let out waits for acknowledgements, not for time; one that waits for the NIC has
     // its turn there.

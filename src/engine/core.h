@@ -16,6 +16,7 @@
 #include "base/fork_guard.h"
 #include "base/slab.h"
 #include "crypto/cmac.h"
+#include "engine/absences.h"
 #include "engine/address_change.h"
 #include "engine/bounds.h"
 #include "engine/engine.h"
@@ -551,7 +552,6 @@ struct Core : Bounds {
   }
   void on_timeout(Instant now);
   void note_absence(Instant now);
-  Instant silent_since(Instant heard, Duration limit) const;
   void on_deadline(OutgoingCall& call, Instant now);
   void on_path_timer(Path& path, Instant now);
   void update_timer(Path& path, Instant now);
@@ -678,7 +678,7 @@ struct Core : Bounds {
   std::uint64_t next_path_serial = 1;
   HelloGate hello_gate;
   Instant last_eviction{};
-  Instant returned_at{};        // when timers were last found to be late by much: nobody had turned this engine
+  Absences absences;
   bool is_catching_up = false;  // what comes now has waited while nobody turned this engine
 
   // ---- engines at the same port ----
