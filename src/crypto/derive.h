@@ -61,6 +61,16 @@ struct KeyNames {
   std::uint16_t receiver_worker = 0;
   std::uint16_t receiver_port = 0;
   std::uint32_t key_id = 0;
+
+  // Of the other direction.
+  KeyNames reversed() const {
+    return {.from_initiator = !from_initiator,
+            .sender_worker = receiver_worker,
+            .sender_port = receiver_port,
+            .receiver_worker = sender_worker,
+            .receiver_port = sender_port,
+            .key_id = key_id};
+  }
 };
 
 KeyBytes derive_control_key(const Secret& path, const KeyNames& names);

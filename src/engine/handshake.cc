@@ -244,12 +244,7 @@ void Core::confirm(Peer& peer, Path& path, const Keying& keying, const wire::Hel
                                .sender_port = config.port,
                                .receiver_worker = reply.responder.worker,
                                .receiver_port = reply.responder.port};
-  const crypto::KeyNames receives{.from_initiator = false,
-                                  .sender_worker = reply.responder.worker,
-                                  .sender_port = reply.responder.port,
-                                  .receiver_worker = config.worker,
-                                  .receiver_port = config.port};
-  path.keys.install(*aead, secret, sends, receives);
+  path.keys.install(*aead, secret, sends);
   path.remote_incarnation = reply.responder.incarnation;
   if (const Credential* credential = peer.credential.at(now)) {
     config.credentials->on_shown(credential->id);
@@ -407,17 +402,12 @@ void Core::on_first(MutableByteSpan datagram, const Address& from, std::uint8_t 
                                                    .responder_random = responder_random,
                                                    .initiator_path = initiator.path,
                                                    .responder_path = static_cast<std::uint32_t>(sequence)});
-  const crypto::KeyNames receives{.from_initiator = true,
-                                  .sender_worker = initiator.worker,
-                                  .sender_port = initiator.port,
-                                  .receiver_worker = config.worker,
-                                  .receiver_port = config.port};
   const crypto::KeyNames sends{.from_initiator = false,
                                .sender_worker = config.worker,
                                .sender_port = config.port,
                                .receiver_worker = initiator.worker,
                                .receiver_port = initiator.port};
-  path->keys.install(*aead, secret, sends, receives);
+  path->keys.install(*aead, secret, sends);
   path->remote_id = initiator.path;
   path->remote_incarnation = initiator.incarnation;
   if (known) path->expires = known->expires;

@@ -14,7 +14,7 @@ using testing::TestCall;
 using transfer::IncomingTransfer;
 using weir::testing::Heap;
 
-constexpr double kIdlePeerBudget = 2'112;  // with a part of the model of the link that 256 of them share
+constexpr double kIdlePeerBudget = 2'048;  // with a part of the model of the link that 256 of them share
 constexpr double kCallBudget = 256;
 
 // Slabs grow by whole chunks, so that only whole chunks tell what one object costs.

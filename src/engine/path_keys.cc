@@ -32,17 +32,15 @@ PathKeys::~PathKeys() {
 }
 
 void PathKeys::derive(bool sending, std::uint32_t id, crypto::KeyBytes& out) const {
-  crypto::KeyNames names = sending ? sends_ : receives_;
+  crypto::KeyNames names = sending ? sends_ : sends_.reversed();
   names.key_id = id;
   out = crypto::derive_control_key(path_, names);
 }
 
-void PathKeys::install(crypto::Aead& aead, const crypto::Secret& path, crypto::KeyNames sends,
-                       crypto::KeyNames receives) {
+void PathKeys::install(crypto::Aead& aead, const crypto::Secret& path, crypto::KeyNames sends) {
   aead_ = &aead;
   path_ = path;
   sends_ = sends;
-  receives_ = receives;
   derive(true, 0, send_bytes_);
   derive(false, 0, receive_[1].bytes);
   derive(false, 1, receive_[2].bytes);
@@ -105,7 +103,7 @@ bool PathKeys::on_retired(const wire::RetireFrame& frame, crypto::AeadKey& scrat
   // It travels under the key that it names, or a later one: whoever reads it has that key.
   if (frame.key_id > receive_id_) return false;
   if (frame.key_id <= receive_floor_) return true;
-  become_retire_key(scratch, path_, receives_.from_initiator);
+  become_retire_key(scratch, path_, !sends_.from_initiator);
   if (!scratch.verify_mac(crypto::make_nonce(0, frame.key_id), Covered(frame).span(), frame.mac.data())) return false;
   crypto::wipe(receive_[0].bytes);
   receive_[0].schedule.reset();

@@ -27,12 +27,12 @@ class PathKeys {
   PathKeys& operator=(const PathKeys&) = delete;
   ~PathKeys();
 
-  // `sends` and `receives` name the two directions; their key ids are ignored.
-  void install(crypto::Aead& aead, const crypto::Secret& path, crypto::KeyNames sends, crypto::KeyNames receives);
+  // `sends` names the direction from here; its key id is ignored.
+  void install(crypto::Aead& aead, const crypto::Secret& path, crypto::KeyNames sends);
   bool installed() const { return aead_ != nullptr; }
   // The other side, as it introduced itself.
-  std::uint16_t remote_worker() const { return receives_.sender_worker; }
-  std::uint16_t remote_port() const { return receives_.sender_port; }
+  std::uint16_t remote_worker() const { return sends_.receiver_worker; }
+  std::uint16_t remote_port() const { return sends_.receiver_port; }
 
   std::uint32_t send_id() const { return send_id_; }
   crypto::AeadKey& send_key();
@@ -65,7 +65,6 @@ class PathKeys {
   crypto::Aead* aead_ = nullptr;
   crypto::Secret path_;
   crypto::KeyNames sends_;
-  crypto::KeyNames receives_;
   std::uint32_t send_id_ = 0;
   std::uint32_t receive_id_ = 0;
   std::uint32_t receive_floor_ = 0;  // the lowest id that still opens; only rises

@@ -33,10 +33,9 @@ class PathKeysTest : public ::testing::Test {
 
   void SetUp() override {
     crypto::forget_recorded_nonces();
-    crypto::KeyNames there{.from_initiator = true, .sender_worker = 1, .sender_port = 2};
-    crypto::KeyNames back{.from_initiator = false, .receiver_worker = 1, .receiver_port = 2};
-    sender.install(*aead, secret, there, back);
-    receiver.install(*aead, secret, back, there);
+    const crypto::KeyNames there{.from_initiator = true, .sender_worker = 1, .sender_port = 2};
+    sender.install(*aead, secret, there);
+    receiver.install(*aead, secret, there.reversed());
   }
   Packet seal() {
     Packet packet{.key_low = static_cast<std::uint8_t>(sender.send_id() & ((1u << wire::kKeyIdBits) - 1)),

@@ -271,7 +271,7 @@ TEST(DocumentedVectors, TheRetirementIsThatOfThePage) {
   const auto aead = crypto::Aead::create(crypto::default_backend().backend);
   const auto scratch = aead->make_key(crypto::KeyBytes{});
   PathKeys keys;
-  keys.install(*aead, Conversation{}.path_secret(), {.from_initiator = true}, {.from_initiator = false});
+  keys.install(*aead, Conversation{}.path_secret(), {.from_initiator = true});
   keys.rotate();
   ProtocolPage(WEIR_PROTOCOL_PAGE)
       .expect("`retire_control_key` of key id 1, from the initiator",

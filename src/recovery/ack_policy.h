@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "base/time.h"
+#include "recovery/short_duration.h"
 
 namespace weir::recovery {
 
@@ -28,12 +29,12 @@ class AckPolicy {
   static constexpr Duration kShortestDelay = std::chrono::microseconds{50};
 
   AckPolicy() : AckPolicy(Options{}) {}
-  explicit AckPolicy(Options options) : options_(options), delay_(options.max_ack_delay) {}
+  explicit AckPolicy(Options options) : delay_(options.max_ack_delay), max_ack_delay_(options.max_ack_delay) {}
 
   // The delay follows the round trip. A sender whose window holds few packets sends nothing until they are
   // acknowledged.
   void on_round_trip(Duration smoothed) {
-    delay_ = std::min(std::max<Duration>(smoothed / 2, kShortestDelay), options_.max_ack_delay);
+    delay_ = std::min<Duration>(std::max<Duration>(smoothed / 2, kShortestDelay), max_ack_delay_);
   }
 
   // Every authenticated packet that was not received before. An ack-eliciting one is acknowledged at once if it
@@ -72,7 +73,7 @@ class AckPolicy {
   // never() if nothing is owed; not later than the present if an acknowledgement must go at once.
   Instant deadline() const { return deadline_; }
   std::uint32_t unacknowledged() const { return eliciting_; }
-  Duration max_ack_delay() const { return options_.max_ack_delay; }
+  Duration max_ack_delay() const { return max_ack_delay_; }
 
  private:
   // A packet that leaves or fills a gap. How soon that is reported.
@@ -86,8 +87,8 @@ class AckPolicy {
     return is_usual ? kGapDelay : Duration{0};
   }
 
-  Options options_;
-  Duration delay_;
+  ShortDuration delay_;
+  ShortDuration max_ack_delay_;
   std::uint64_t next_ = 0;
   Instant deadline_ = Instant::never();
   std::uint32_t eliciting_ = 0;

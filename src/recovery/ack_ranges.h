@@ -21,7 +21,7 @@ struct PacketRange {
 class AckRanges {
  public:
   static constexpr std::size_t kMaxRanges = 64;
-  static constexpr std::size_t kInitialRanges = 4;
+  static constexpr std::size_t kInitialRanges = 1;
 
   AckRanges() { ranges_.reserve(kInitialRanges); }
 

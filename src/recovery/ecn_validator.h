@@ -42,8 +42,8 @@ class EcnValidator {
 
  private:
   State state_ = State::testing;
-  std::uint32_t sent_ = 0;  // marked packets, while testing
-  std::uint32_t lost_ = 0;
+  std::uint8_t sent_ = 0;  // marked packets, while testing
+  std::uint8_t lost_ = 0;
   EcnCounts known_{};
 };
 

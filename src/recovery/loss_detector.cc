@@ -7,7 +7,10 @@
 namespace weir::recovery {
 
 LossDetector::LossDetector(Options options, Random& random)
-    : options_(options),
+    : max_ack_delay_(options.max_ack_delay),
+      longest_pto_(options.longest_pto),
+      initial_rtt_(options.rtt.initial),
+      packet_threshold_(options.packet_threshold),
       random_(random),
       sent_(options.sent_packets_bound),
       rtt_(options.rtt),
@@ -63,7 +66,7 @@ Instant LossDetector::pto_deadline() const {
   if (doublings != 0 && rtt_.has_sample() && last_eliciting_sent_at_ >= lossy_until_) {
     wait = std::max<Duration>(wait, kStandstill);
   }
-  wait = std::min(wait, std::max(options_.longest_pto, single));
+  wait = std::min(wait, std::max<Duration>(longest_pto_, single));
   return last_eliciting_sent_at_ + wait + wait * jitter_ / kJitterUnits;
 }
 

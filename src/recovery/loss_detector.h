@@ -96,7 +96,7 @@ class LossDetector {
     RttEstimator::Options rtt{};
     Duration max_ack_delay = std::chrono::milliseconds{1};  // the peer's
     Duration longest_pto = std::chrono::seconds{1};         // cap of the backoff
-    std::uint64_t packet_threshold = 3;
+    std::uint32_t packet_threshold = 3;
     std::size_t sent_packets_bound = SentPackets::kDefaultBound;
   };
 
@@ -135,7 +135,7 @@ class LossDetector {
 
   // The packets go another way through the network from now on: nothing is known of its round-trip time.
   void forget_path() {
-    rtt_ = RttEstimator(options_.rtt);
+    rtt_ = RttEstimator({.initial = initial_rtt_, .granularity = rtt_.granularity()});
     reordering_ = {};
     lossy_until_ = {};
   }
@@ -160,7 +160,7 @@ class LossDetector {
   const RttEstimator& rtt() const { return rtt_; }
   const Reordering& reordering() const { return reordering_; }
   const SentPackets& sent() const { return sent_; }
-  Duration pto() const { return rtt_.pto(options_.max_ack_delay); }
+  Duration pto() const { return rtt_.pto(max_ack_delay_); }
   void release_memory();
 
  private:
@@ -192,7 +192,10 @@ class LossDetector {
   template <class Visitor>
   void detect_lost(Instant now, LossReport& report, Visitor& visitor, bool by_time = true);
 
-  Options options_;
+  ShortDuration max_ack_delay_;  // these four: Options
+  ShortDuration longest_pto_;
+  ShortDuration initial_rtt_;
+  std::uint32_t packet_threshold_;
   Random& random_;
   SentPackets sent_;
   RttEstimator rtt_;
@@ -200,7 +203,7 @@ class LossDetector {
   std::uint64_t largest_acked_ = kNoPacket;
   std::uint64_t bytes_in_flight_ = 0;
   std::uint32_t probe_bytes_in_flight_ = 0;
-  std::uint64_t eliciting_in_flight_ = 0;
+  std::uint32_t eliciting_in_flight_ = 0;
   Instant last_eliciting_sent_at_{};
   Instant loss_time_ = Instant::never();
   Reordering reordering_;

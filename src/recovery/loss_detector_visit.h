@@ -25,7 +25,7 @@ LossReport LossDetector::on_ack(const AckView& ack, Instant now, Visitor&& visit
   }
   const bool is_stale = ack.is_stale && rtt_.has_sample();
   if (largest_is_new && news.eliciting && !is_stale) {
-    const Duration delay = std::clamp(ack.delay, Duration{0}, options_.max_ack_delay);
+    const Duration delay = std::clamp<Duration>(ack.delay, Duration{0}, max_ack_delay_);
     rtt_.on_sample(now - largest_sent_at, delay, now);
     report.rtt_sampled = true;
     report.prompt_rtt = std::max(rtt_.latest() - delay, Duration{1});
@@ -126,7 +126,7 @@ void LossDetector::detect_lost(Instant now, LossReport& report, Visitor& visitor
   loss_time_ = Instant::never();
   if (largest_acked_ == kNoPacket) return;
   const Duration delay = loss_delay();
-  const std::uint64_t packet_threshold = reordering_.is_known() ? kNoPacket : options_.packet_threshold;
+  const std::uint64_t packet_threshold = reordering_.is_known() ? kNoPacket : packet_threshold_;
   const std::uint64_t end = std::min(sent_.end(), largest_acked_);
   Instant run_start = Instant::never();  // of consecutive losses, for persistent congestion
   for (std::uint64_t number = head_; number < end; ++number) {

@@ -13,21 +13,25 @@ constexpr std::uint32_t kExtraHeaderV6 = 20;
 }  // namespace
 
 MtuSearch::MtuSearch(Options options)
-    : options_(options), current_(options.base), failed_(std::max(options.maximum, options.base) + 1) {
-  options_.maximum = std::max(options.maximum, options.base);
+    : base_(options.base),
+      maximum_(std::max(options.maximum, options.base)),
+      raise_interval_(std::chrono::duration_cast<Seconds>(options.raise_interval)),
+      current_(base_),
+      failed_(maximum_ + 1),
+      is_v6_(options.v6) {
   start(Instant{});
 }
 
 void MtuSearch::start(Instant now) {
-  failed_ = options_.maximum + 1;
+  failed_ = maximum_ + 1;
   bisecting_ = false;
   in_flight_ = false;
   choose_target(now);
 }
 
 std::uint32_t MtuSearch::next_rung() const {
-  const std::uint32_t extra = options_.v6 ? kExtraHeaderV6 : 0;
-  std::uint32_t rung = options_.maximum;
+  const std::uint32_t extra = is_v6_ ? kExtraHeaderV6 : 0;
+  std::uint32_t rung = maximum_;
   for (const std::uint32_t step : kLadder) {
     if (step - extra > current_) rung = std::min(rung, step - extra);
   }
@@ -37,13 +41,13 @@ std::uint32_t MtuSearch::next_rung() const {
 void MtuSearch::choose_target(Instant now) {
   attempts_ = 0;
   target_ = bisecting_ ? 0 : next_rung();
-  if (target_ == 0 && failed_ - current_ > kGranularity && current_ < options_.maximum) {
+  if (target_ == 0 && failed_ - current_ > kGranularity && current_ < maximum_) {
     target_ = bisecting_ ? current_ + (failed_ - current_) / 2 : current_ + kGranularity;
   }
   if (target_ != 0) {
     probe_at_ = now;
   } else {
-    probe_at_ = current_ == options_.maximum ? Instant::never() : now + options_.raise_interval;
+    probe_at_ = current_ == maximum_ ? Instant::never() : now + raise_interval_;
   }
 }
 
@@ -60,7 +64,7 @@ void MtuSearch::on_probe_sent(std::uint32_t size, Instant) {
 }
 
 bool MtuSearch::on_probe_acked(std::uint32_t size, Instant now) {
-  const bool grew = size > current_ && size <= options_.maximum;
+  const bool grew = size > current_ && size <= maximum_;
   if (verifying_) {
     if (size < current_) return false;
     forget_losses();
@@ -70,7 +74,7 @@ bool MtuSearch::on_probe_acked(std::uint32_t size, Instant now) {
     bisecting_ = bisecting_ || size == current_ + kGranularity;
     current_ = size;
     if (failed_ <= size) {  // given up too early
-      failed_ = options_.maximum + 1;
+      failed_ = maximum_ + 1;
       bisecting_ = false;
     }
   }
@@ -94,7 +98,7 @@ bool MtuSearch::on_probe_lost(std::uint32_t size, Instant now) {
     return false;
   }
   forget_losses();
-  current_ = options_.base;
+  current_ = base_;
   start(now);
   probe_at_ = now + kBlackHoleHold;
   return true;
@@ -112,7 +116,7 @@ void MtuSearch::fail_target(Instant now) {
 }
 
 void MtuSearch::on_packet_acked(std::uint64_t number, std::uint32_t size, Instant now) {
-  if (size <= options_.base) {
+  if (size <= base_) {
     newest_small_acked_ = std::max(newest_small_acked_, number + 1);
     return;
   }
@@ -124,16 +128,17 @@ void MtuSearch::on_packet_acked(std::uint64_t number, std::uint32_t size, Instan
 }
 
 void MtuSearch::on_packet_lost(std::uint64_t number, std::uint32_t size, Instant now) {
-  if (verifying_ || number < newest_large_acked_ || current_ == options_.base) return;
-  if (size <= options_.base) {  // a full queue or socket drops packets of every size
+  if (verifying_ || number < newest_large_acked_ || current_ == base_) return;
+  if (size <= base_) {  // a full queue or socket drops packets of every size
     forget_losses();
     return;
   }
   if (loss_rounds_ == 0 || (number >= round_end_ && newest_small_acked_ > round_end_)) {
-    ++loss_rounds_;
+    loss_rounds_ += loss_rounds_ < kBlackHoleRounds;
     round_end_ = newest_small_acked_;
   }
-  if (++large_losses_ < kBlackHoleLosses || loss_rounds_ < kBlackHoleRounds) return;
+  large_losses_ += large_losses_ < kBlackHoleLosses;
+  if (large_losses_ < kBlackHoleLosses || loss_rounds_ < kBlackHoleRounds) return;
   // The search upwards has to wait.
   verifying_ = true;
   verifications_lost_ = 0;

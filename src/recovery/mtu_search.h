@@ -50,7 +50,7 @@ class MtuSearch {
 
   // Another way through the network: back to the base.
   void start_over(Instant now) {
-    current_ = options_.base;
+    current_ = base_;
     forget_losses();
     start(now);
   }
@@ -77,20 +77,26 @@ class MtuSearch {
   void fail_target(Instant now);
   std::uint32_t next_rung() const;
 
-  Options options_;
+  using Seconds = std::chrono::duration<std::uint32_t>;
+
+  std::uint32_t base_;     // these three, and is_v6_: Options
+  std::uint32_t maximum_;  // at least the base
+  Seconds raise_interval_;
   std::uint32_t current_;
   std::uint32_t failed_;      // the smallest size that did not pass; maximum + 1 if none
   std::uint32_t target_ = 0;  // 0: the search is complete
-  std::uint32_t attempts_ = 0;
-  bool in_flight_ = false;
-  bool bisecting_ = false;
   Instant probe_at_{};
   std::uint64_t newest_large_acked_ = 0;  // number + 1
   std::uint64_t newest_small_acked_ = 0;  // the same
   std::uint64_t round_end_ = 0;           // a loss of this number or a higher one begins a new round
-  std::uint32_t large_losses_ = 0;
-  std::uint32_t loss_rounds_ = 0;
-  std::uint32_t verifications_lost_ = 0;
+  // None of these counts goes beyond its bound above.
+  std::uint8_t attempts_ = 0;
+  std::uint8_t large_losses_ = 0;
+  std::uint8_t loss_rounds_ = 0;
+  std::uint8_t verifications_lost_ = 0;
+  bool is_v6_;
+  bool in_flight_ = false;
+  bool bisecting_ = false;
   bool verifying_ = false;
 };
 

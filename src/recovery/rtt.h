@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/time.h"
+#include "recovery/short_duration.h"
 
 namespace weir::recovery {
 
@@ -32,17 +33,17 @@ class RttEstimator {
 
   // How long to wait for an acknowledgement before probing.
   Duration pto(Duration max_ack_delay) const {
-    return smoothed_ + std::max(4 * variance_, granularity_) + max_ack_delay;
+    return smoothed_ + std::max<Duration>(4 * variance_, granularity_) + max_ack_delay;
   }
 
  private:
-  Duration granularity_;
+  ShortDuration granularity_;
+  bool has_sample_ = false;
   Duration smoothed_;
   Duration variance_;
   Duration latest_{};
   Duration minimum_{};
   Instant first_sample_at_ = Instant::never();
-  bool has_sample_ = false;
 };
 
 }  // namespace weir::recovery

@@ -57,7 +57,7 @@ class SentPackets {
   bool empty() const { return first_ == end_; }
   // At the bound: nothing may be pushed before something was popped.
   bool full() const { return size() >= bound_; }
-  std::size_t capacity() const { return mask_ + 1; }
+  std::size_t capacity() const { return std::size_t{mask_} + 1; }
   std::size_t bound() const { return bound_; }
   bool contains(std::uint64_t number) const { return number >= first_ && number < end_; }
 
@@ -89,10 +89,10 @@ class SentPackets {
   void grow();
 
   std::unique_ptr<SentPacket[]> ring_;
-  std::uint64_t mask_;
   std::uint64_t first_ = 0;
   std::uint64_t end_ = 0;
-  std::size_t bound_;
+  std::uint32_t mask_;  // as many as the bound, which fits into 32 bits, too
+  std::uint32_t bound_;
 };
 
 }  // namespace weir::recovery

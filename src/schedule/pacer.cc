@@ -12,7 +12,8 @@ constexpr std::uint64_t kSlowestRate = 1'000;
 
 }  // namespace
 
-Pacer::Pacer(std::uint64_t bytes_per_s, std::uint64_t burst_bytes) : burst_bytes_(burst_bytes) {
+Pacer::Pacer(std::uint64_t bytes_per_s, std::uint64_t burst_bytes) {
+  set_burst(burst_bytes);
   set_rate(bytes_per_s);
 }
 
@@ -34,9 +35,9 @@ void Pacer::set_rate(std::uint64_t bytes_per_s) {
 }
 
 void Pacer::set_burst(std::uint64_t burst_bytes) {
-  burst_bytes_ = burst_bytes;
+  burst_bytes_ = static_cast<std::uint32_t>(std::min(burst_bytes, kMostBurstBytes));
   burst_time_ =
-      Duration{static_cast<std::int64_t>(static_cast<unsigned __int128>(burst_bytes) * ns_per_byte_ >> kFractionBits)};
+      Duration{static_cast<std::int64_t>(static_cast<unsigned __int128>(burst_bytes_) * ns_per_byte_ >> kFractionBits)};
 }
 
 }  // namespace weir::schedule

@@ -14,6 +14,7 @@ class Pacer {
  public:
   static constexpr std::uint64_t kUnlimited = 0;
   static constexpr std::uint64_t kDefaultBurstBytes = 64 * 1024;
+  static constexpr std::uint64_t kMostBurstBytes = ~std::uint32_t{0};  // a longer burst is this one
   // What a fast path may burst: as much as drains within 50 us. Less would cost its sender a turn of the loop for each
   // train; more could fill a switch.
   static constexpr std::uint64_t burst_at(std::uint64_t bytes_per_s) {
@@ -43,7 +44,7 @@ class Pacer {
     }
     const std::uint64_t cost = bytes * ns_per_byte_ + fraction_;
     drained_at_ = drained_at_ + Duration{static_cast<std::int64_t>(cost >> kFractionBits)};
-    fraction_ = cost & ((std::uint64_t{1} << kFractionBits) - 1);
+    fraction_ = static_cast<std::uint32_t>(cost & ((std::uint64_t{1} << kFractionBits) - 1));
     last_sent_at_ = now;
   }
 
@@ -54,9 +55,9 @@ class Pacer {
   static constexpr unsigned kFractionBits = 16;
 
   std::uint64_t rate_ = kUnlimited;
-  std::uint64_t burst_bytes_;
   std::uint64_t ns_per_byte_ = 0;  // fixed point, kFractionBits
-  std::uint64_t fraction_ = 0;     // of a nanosecond, not yet in drained_at_
+  std::uint32_t burst_bytes_ = 0;
+  std::uint32_t fraction_ = 0;  // of a nanosecond, not yet in drained_at_
   Duration burst_time_{};
   Instant drained_at_{};
   Instant last_sent_at_{};
