@@ -110,7 +110,7 @@ def report(calls, peers, rounds):
         failed = sum(each["failed"] for each in every)
         memory = " and ".join(f"{each / 1e6:.0f}" for each in every[-1]["resident_bytes"])
         print(f"  {FAN_OUT[name].label:<30} {1e3 * median:8.1f} ms a round, the first {1e3 * every[0]['seconds']:.1f}; "
-              f"{memory} MB at client and server" + (f"; {failed} calls FAILED: {every[0]['first_failure']}" if failed else ""))
+              f"{memory} MB at most at client and server" + (f"; {failed} calls FAILED: {every[0]['first_failure']}" if failed else ""))
     if "weir" not in rounds:
         return result
     counters = [each["counters"] for each in later["weir"]]
