@@ -33,8 +33,9 @@ class AckPolicy {
 
   // The delay follows the round trip. A sender whose window holds few packets sends nothing until they are
   // acknowledged.
-  void on_round_trip(Duration smoothed) {
-    delay_ = std::min<Duration>(std::max<Duration>(smoothed / 2, kShortestDelay), max_ack_delay_);
+  void on_round_trip(Duration smoothed) { delay_ = delay_at(smoothed, max_ack_delay_); }
+  static Duration delay_at(Duration smoothed, Duration most) {
+    return std::min<Duration>(std::max<Duration>(smoothed / 2, kShortestDelay), most);
   }
 
   // Every authenticated packet that was not received before. An ack-eliciting one is acknowledged at once if it

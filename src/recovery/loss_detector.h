@@ -21,6 +21,7 @@
 
 #include "base/random.h"
 #include "base/time.h"
+#include "recovery/ack_policy.h"
 #include "recovery/ack_ranges.h"
 #include "recovery/bottleneck.h"
 #include "recovery/reordering.h"
@@ -70,7 +71,8 @@ struct LossReport {
   Instant largest_acked_sent_at{};  // of the largest newly acknowledged packet
   bool largest_advanced = false;    // ECN counts may be judged: this is no older acknowledgement overtaken by another
   bool rtt_sampled = false;
-  Duration prompt_rtt{};  // that sample without the time for which the peer says that it waited
+  // That sample without the time for which the peer says that it waited, as far as rule A-2 allows that.
+  Duration prompt_rtt{};
   std::uint32_t acked_ect0 = 0;
   std::uint32_t acked_ect1 = 0;
   std::uint64_t in_flight_before = 0;

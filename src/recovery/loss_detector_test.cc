@@ -114,6 +114,27 @@ TEST_F(LossDetectorTest, RecognisesALossThatWasSpurious) {
   EXPECT_EQ(ack({{0, 3}}).spurious_packets, 0U);
 }
 
+// Who always says that it has waited for as long as anybody may hides no queue behind that.
+TEST_F(LossDetectorTest, BelievesNoLongerDelayThanARoundTripAllows) {
+  const auto prompt_rtt = [&](Duration took, Duration claimed) {
+    const std::uint64_t number = detector.next_number();
+    send();
+    now = now + took;
+    const PacketRange range{number, number};
+    const LossReport report =
+        detector.on_ack({.largest = number, .delay = claimed, .ranges = {&range, 1}}, now, record);
+    EXPECT_TRUE(report.rtt_sampled);
+    return report.prompt_rtt;
+  };
+  EXPECT_EQ(prompt_rtt(100us, 30us), 70us) << "no longer than a short wait";
+  for (int i = 0; i < 20; ++i) static_cast<void>(prompt_rtt(100us, 1ms));
+  EXPECT_EQ(prompt_rtt(100us, 1ms), 50us) << "the shortest wait for others is 50 us";
+  const Duration queue = prompt_rtt(1'100us, 1ms);
+  EXPECT_GE(queue, 950us) << "most of a queue of 1 ms shows";
+  for (int i = 0; i < 50; ++i) static_cast<void>(prompt_rtt(8ms, 1ms));
+  EXPECT_EQ(prompt_rtt(8ms, 1ms), 7ms) << "on a long way";
+}
+
 TEST_F(LossDetectorTest, ProbesWithDoublingWaitsAndDeclaresNothingLost) {
   send();
   Duration previous{};

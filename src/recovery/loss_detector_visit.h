@@ -28,7 +28,9 @@ LossReport LossDetector::on_ack(const AckView& ack, Instant now, Visitor&& visit
     const Duration delay = std::clamp<Duration>(ack.delay, Duration{0}, max_ack_delay_);
     rtt_.on_sample(now - largest_sent_at, delay, now);
     report.rtt_sampled = true;
-    report.prompt_rtt = std::max(rtt_.latest() - delay, Duration{1});
+    // What it claims beyond what it may wait could be time in a queue that it wants to hide.
+    const Duration allowed = AckPolicy::delay_at(rtt_.smoothed(), max_ack_delay_);
+    report.prompt_rtt = std::max(rtt_.latest() - std::min(delay, allowed), Duration{1});
   }
   if (report.largest_advanced) largest_acked_ = ack.largest;
   if (report.acked_packets != 0) learn(news, report, is_stale, now);
