@@ -332,6 +332,7 @@ void Core::on_hello(ByteSpan datagram, const Address& from, Instant now) {
                          .inline_bytes = static_cast<std::uint32_t>(config.limits.inline_bytes),
                          .allowance = ledger.cold_allowance(),
                          .nested_allowance = ledger.nested_allowance()};
+  if (is_member) ledger.on_offered(now);
   std::memcpy(reply.echo.data(), hello->initiator.random.data(), reply.echo.size());
   std::byte answer_bytes[wire::kHelloBytes];
   const std::size_t bytes = wire::encode(reply, answer_bytes);

@@ -17,10 +17,12 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 
+#include "base/time.h"
 #include "schedule/priority_queue.h"
 #include "schedule/turn_queue.h"
 #include "token/credit_account.h"
@@ -39,6 +41,7 @@ class CreditLedger {
   };
   static constexpr std::uint64_t kLargestAllowance = 64 * 1024;
   static constexpr std::uint64_t kSmallestAllowance = 1024;
+  static constexpr Duration kOfferLife = std::chrono::milliseconds(50);  // an offer counts for once or twice as long
   static constexpr std::uint64_t kNestedCapacity = 8u << 20;  // each nested level, all paths together, by default
 
   // A bound below one message would let none through, so none is taken to be smaller.
@@ -50,6 +53,8 @@ class CreditLedger {
   // What a new path may be promised now, at level 0 and at each nested level.
   std::uint32_t cold_allowance() const;
   std::uint32_t nested_allowance() const;
+  // Both were offered to somebody who may make a path. While he has not, others are offered less.
+  void on_offered(Instant now);
 
   // The allowance was promised without being kept free: what is not there any more is owed. `member`: whose path it is;
   // it outlives the account, and what the account leaves unanswered. Null: nobody's share bounds the account.
@@ -121,7 +126,7 @@ class CreditLedger {
   };
   Pool& pool_of(const CreditAccount& account) { return pools_[account.level_]; }
   std::uint64_t bound_of(const CreditAccount& account) const;
-  std::uint64_t share(std::uint64_t free_bytes) const;
+  std::uint64_t share(std::uint64_t free_bytes, std::uint64_t offers = 0) const;
   std::uint64_t nested_claim() const;
   bool wants(const CreditAccount& account) const {
     return account.needed_ > account.limit_ && account.needed_ - account.finished_ <= bound_of(account);
@@ -171,6 +176,9 @@ class CreditLedger {
 
   Options options_;
   std::uint64_t callers_ = 0;  // members with paths that they made, and such paths of nobody
+  // Offers of which no path came yet: of this period, and of the one before it.
+  std::uint32_t offers_ = 0, earlier_offers_ = 0;
+  Instant offers_from_{};
   CreditAccount* raised_ = nullptr;
   std::array<Pool, kLevels> pools_;
 };

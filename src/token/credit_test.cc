@@ -93,6 +93,33 @@ TEST(CreditLedger, AColdPathGetsLessTheMorePathsThereAre) {
   EXPECT_TRUE(reached_zero);
 }
 
+// A server with the receive buffer that Linux gives by default, and hellos of 300 cold callers in one round trip.
+TEST(CreditLedger, OffersToManyWhoHaveNoPathYetAddUpToLessThanTheBuffer) {
+  constexpr std::uint64_t kReceiveBuffer = 212'992;
+  constexpr Instant kStart{1'000'000'000};
+  CreditLedger ledger({.largest_cost = kLargest});
+  static_cast<void>(ledger.bound_nested(CreditLedger::kNestedCapacity, kReceiveBuffer / 4));
+  const std::uint32_t first = ledger.cold_allowance();
+  std::uint64_t sum = 0;
+  for (int i = 0; i < 300; ++i) {
+    sum += ledger.cold_allowance();
+    ledger.on_offered(kStart);
+  }
+  EXPECT_LT(sum, kReceiveBuffer);
+  EXPECT_GT(sum, kReceiveBuffer / 4) << "many are offered something";
+  // Who comes back after that, or later, is offered more again.
+  CreditAccount account;
+  const std::uint32_t before = ledger.cold_allowance();
+  for (int i = 0; i < 290; ++i) {
+    CreditAccount one;
+    ledger.open(one, 0);
+    ledger.close(one);
+  }
+  EXPECT_GT(ledger.cold_allowance(), before);
+  ledger.on_offered(kStart + 2 * CreditLedger::kOfferLife);
+  EXPECT_GE(ledger.cold_allowance(), first * 8 / 9);
+}
+
 TEST(CreditLedger, ABoundBelowOneMessageStillLetsOneThrough) {
   CreditLedger ledger({.capacity = 1, .per_path = 1, .largest_cost = kLargest});
   CreditAccount account;
