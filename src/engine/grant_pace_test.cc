@@ -117,6 +117,26 @@ TEST(GrantPace, AStalledSenderHoldsNobodyUp) {
   ASSERT_TRUE(engines.run_until([&] { return Incast::are_done(dead); }));
 }
 
+TEST(GrantPace, ASenderThatTakesNothingHasOneGrantWaiting) {
+  Incast incast(kRate);
+  Engines& engines = incast.engines;
+  std::vector<TestCall> dead(1);
+  engines.call(1, 0, dead[0], 8u << 20);
+  Core& core = EngineAccess::core(engines.engine(0));
+  ASSERT_TRUE(engines.run_until([&] { return core.grant_pace.writes() == 1; }));
+  engines.cut_off(1);
+  std::uint64_t waiting = 0;
+  const auto count = [&] {
+    std::uint64_t all = 0;
+    core.paths.for_each([&](const Path& path) { all += path.again.end(); });
+    return all;
+  };
+  waiting = count();
+  for (int i = 0; i < 100; ++i) core.tell_shares();
+  EXPECT_LE(count(), waiting + 1);
+  ASSERT_TRUE(engines.run_until([&] { return Incast::are_done(dead); }));
+}
+
 TEST(GrantPace, TheMostUrgentIsWrittenFirst) {
   Incast incast(kRate);
   Engines& engines = incast.engines;

@@ -190,5 +190,19 @@ TEST(Nic, PathsMayEndWhileTheyWait) {
   other.settle(0, engines.now);
 }
 
+// A path asks for room for its next packet, finds none, and asks for a smaller one.
+TEST(NicTurns, RememberARefusalAlthoughSomethingSmallerFits) {
+  constexpr std::uint32_t kPath = 7;
+  NicTurns turns(std::make_shared<schedule::NicShaper>(100'000, kStart), 4, 0);  // a bucket of less than a packet
+  const Counters counters;
+  turns.begin(kPath, counters, true);
+  ASSERT_TRUE(turns.has_room(200, counters, kStart));
+  EXPECT_FALSE(turns.has_room(1'400, counters, kStart));
+  EXPECT_TRUE(turns.has_room(100, counters, kStart));
+  EXPECT_TRUE(turns.is_held());
+  turns.end(counters, kStart);
+  turns.finish();
+}
+
 }  // namespace
 }  // namespace weir::engine

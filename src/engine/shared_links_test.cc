@@ -2,7 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <vector>
+
+#include "engine/core.h"
+#include "engine/engine_access.h"
+#include "engine/engines_testing.h"
 
 namespace weir::engine {
 namespace {
@@ -295,6 +300,27 @@ TEST(SharedLinks, TheQueueOfRequestsIsNotBlamedOnReplies) {
   }
   EXPECT_GE(network.link().replies->model().window(), 64u * 1024);
   EXPECT_EQ(network.link().replies->model().in_flight(), 0u);
+}
+
+// Whoever is called and never answers.
+TEST(SharedLinks, HelloPathsLeaveTheirLinkWhenTheyAreGivenUp) {
+  testing::Engines engines;
+  engines.add(true, nullptr);
+  engines.add(false, nullptr);
+  engines.cut_off(0);
+  Core& core = testing::EngineAccess::core(engines.engine(1));
+  for (int i = 0; i < 3; ++i) {
+    testing::TestCall call;
+    engines.call(1, 0, call, 100);
+    ASSERT_TRUE(engines.run_until([&] { return call.completions == 1; }));
+    EXPECT_TRUE(call.failed);
+    engines.run_for(std::chrono::seconds(3));
+    std::uint64_t on_links = 0;
+    for (std::size_t link = 0; link < core.links.size(); ++link) {
+      on_links += core.links[static_cast<std::uint8_t>(link)].paths;
+    }
+    EXPECT_EQ(on_links, core.paths.live());
+  }
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 #include "pool/call_rooms.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <deque>
 #include <functional>
@@ -145,6 +147,22 @@ TEST_F(CallRoomsTest, OnlySoManyWait) {
   ASSERT_TRUE(refused);
   EXPECT_EQ(refused->error().code(), Code::overloaded);
   for (Waiter& waiter : waiters) EXPECT_TRUE(rooms->cancel(waiter));
+}
+
+// What a child inherits is the parent's: threads that it does not have may have held the lock.
+TEST_F(CallRoomsTest, AForkedChildGivesNothingBack) {
+  fill(7);
+  const std::size_t before = rooms->out();
+  const pid_t child = fork();
+  if (child == 0) {
+    out.clear();
+    _exit(rooms->out() == before ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  out.clear();
+  EXPECT_EQ(rooms->out(), 0u);
 }
 
 }  // namespace

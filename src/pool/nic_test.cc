@@ -1,4 +1,7 @@
 // Pools of one process that send by one network interface share its rate.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <memory>
 #include <string>
@@ -123,6 +126,21 @@ TEST(Nic, RatesAndNamesThatMakeNoSenseAreRefused) {
   EXPECT_TRUE(Pool::open(config));
   config.nic = std::string(65, 'x');
   EXPECT_FALSE(Pool::open(config));
+}
+
+// A child sends by interfaces of its own count: what its parent has sent says nothing to it.
+TEST(Nic, AForkedChildKnowsNoneOfItsParents) {
+  const auto parents = join_nic("a-name-for-a-test", 1'000'000'000, Instant{1});
+  ASSERT_TRUE(parents);
+  ASSERT_FALSE(join_nic("a-name-for-a-test", 2'000'000'000, Instant{1}));
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto own = join_nic("a-name-for-a-test", 2'000'000'000, Instant{1});
+    _exit(own && (*own)->shaper != (*parents)->shaper ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 }  // namespace
