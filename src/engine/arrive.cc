@@ -249,6 +249,7 @@ Core::Verdict Core::on_slice(Path& path, const wire::SliceFrame& frame, ByteSpan
   place_slice(*region, frame, slice);
   events.counters.payload_bytes_received += slice.size();
   if (region->last_write == now) path.large->last_new_byte = now;
+  if (grant_pace.is_measured() && grant_pace.on_bytes(slice.size(), now)) tell_shares();
   if (!region->is_covered()) {
     if (grant_pace.paces()) [[unlikely]]
       end_write_soon(path, *region);

@@ -157,6 +157,7 @@ struct Core : Bounds {
                    const Address& from, std::uint8_t ecn, detail::Pin* buffer, Instant now);
   // `slice`: of a data packet, authenticated with it.
   void note_missing(Path& path, std::uint64_t number);
+  void count_missing(Path& path, std::int64_t packets);
   Verdict on_frames(Path& path, ByteSpan frames, ByteSpan slice, bool& ack_eliciting, detail::Pin* buffer, Instant now);
   [[gnu::noinline]] const std::byte* on_control_frame(Path& path, const std::byte* at, const std::byte* end,
                                                       bool& ack_eliciting, Instant now);
@@ -663,9 +664,10 @@ struct Core : Bounds {
   std::vector<SentRange> sent_ranges;  // let go of by whoever sent them; see release_later()
   std::vector<Segment> data_segments;  // of the trains of this collect()
   std::uint32_t writer_serials = 0;
-  std::uint32_t spare_tokens = 0;     // granted ahead of need and not used yet
-  std::uint64_t large_receivers = 0;  // paths that large messages have come on
-  std::uint64_t messages_opened = 0;  // large ones that were given an Arrival
+  std::uint32_t spare_tokens = 0;      // granted ahead of need and not used yet
+  std::uint64_t large_receivers = 0;   // paths that large messages have come on
+  std::uint64_t remote_receivers = 0;  // of these, those that lead to another host
+  std::uint64_t messages_opened = 0;   // large ones that were given an Arrival
 
   // ---- responder ----
   std::unique_ptr<crypto::Prf> cookie;

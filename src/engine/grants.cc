@@ -26,6 +26,9 @@ void Core::begin_receiving(Path& path, Instant now) {
   LargePath& large = large_of(path);
   if (std::exchange(large.receives, true)) return;
   ++large_receivers;
+  // No queue that grants could fill lies between two ends of a loopback interface.
+  large.is_remote = !links.of(path.link).is_local;
+  if (large.is_remote && grant_pace.set_senders(++remote_receivers)) tell_shares();
   large.member = path.member();
   if (path.initiator) {
     const Credential* const credential = path.peer->credential.at(now);
@@ -76,7 +79,10 @@ token::Region* Core::grant_region(Path& path, const Room& room, Instant now) {
 std::uint32_t Core::in_flight_promise(const Path& path) const {
   std::uint64_t share = ~std::uint32_t{0};
   if (config.receive_buffer_bytes != 0) {
-    share = large_promise(config.receive_buffer_bytes) / std::max<std::uint64_t>(large_receivers, 1);
+    std::uint64_t senders = std::max<std::uint64_t>(large_receivers, 1);
+    // The others have no region, and are given none before these end.
+    if (grant_pace.paces()) senders = std::min<std::uint64_t>(senders, grant_pace.most_at_once() + spare_tokens);
+    share = large_promise(config.receive_buffer_bytes) / senders;
   }
   if (grant_pace.paces()) share = std::min(share, grant_pace.share(path.large->grant_round_trip));
   return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(share, kSmallestInFlightBytes, ~std::uint32_t{0}));
@@ -133,8 +139,10 @@ void Core::on_first_bytes(Path& path, const token::Region& region, Instant now) 
   if (arrival == nullptr || arrival->cargo.region != wire::kNoRegion) return;  // it came with a token, without a grant
   if (grant_pace.on_first_bytes()) tell_shares();
   LargePath& large = *path.large;
-  const Duration took = grant_pace.judge(std::max(now - region.last_write, Duration{1}));  // since the grant
+  const Duration since_grant = std::max(now - region.last_write, Duration{1});
+  const Duration took = grant_pace.judge(since_grant);
   const bool was_known = large.grant_round_trip != Duration{};
+  grant_pace.on_round_trip(since_grant, was_known ? std::min(large.grant_round_trip, took) : took);
   if (was_known && large.grant_round_trip <= took) return;
   large.grant_round_trip = took;
   if (!was_known && took > 2 * token::GrantPace::kUnknownRoundTrip) tell_share(path, region.id);
@@ -345,7 +353,10 @@ void Core::end_large(Path& path, Instant now) {
   while (large.spare_tokens != 0) end_speculation(path);
   regions.end_path(large.regions, now);
   if (large.own.open) grants.close(large.own);
-  if (large.receives) --large_receivers;
+  if (large.receives) {
+    --large_receivers;
+    if (large.is_remote) static_cast<void>(grant_pace.set_senders(--remote_receivers));
+  }
   if (Member* const member = std::exchange(large.member, nullptr)) {
     WEIR_CHECK(large.arrivals == 0, "a path's messages end before it does");
     leave(*member);

@@ -79,9 +79,11 @@ struct LargePath {
   token::Ahead ahead;
   Duration grant_round_trip{};     // the shortest from a grant to the first bytes that it brought; 0: not known
   bool receives = false;           // counted in Core::large_receivers
+  bool is_remote = false;          // counted in Core::remote_receivers
   bool serves_held = false;        // in Core::held_asks
   std::uint32_t arrivals = 0;      // that have memory or wait for it
   std::uint32_t spare_tokens = 0;  // regions granted ahead of need and not used yet
+  std::uint32_t loss_round = 0;    // GrantWindow's, in which packets of this sender were lost the last time
   token::PathRegions regions;
 
   token::SenderAccount& account() { return member != nullptr ? *member->large : own; }

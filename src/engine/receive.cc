@@ -116,7 +116,7 @@ bool Core::open_sealed(Path& path, const wire::PacketHeader& header, MutableByte
   if (is_forwarded) [[unlikely]]
     config.siblings->vouched().add(path.id, from);
   const bool is_newest = !path.ever_received || number > path.replay.largest();
-  if (path.initiator) note_missing(path, number);
+  if (path.initiator || grant_pace.is_measured()) note_missing(path, number);
   path.replay.mark(number, now);
   path.keys.on_opened(which);
   path.last_received = now;
@@ -131,6 +131,7 @@ bool Core::open_sealed(Path& path, const wire::PacketHeader& header, MutableByte
     if (ecn == static_cast<std::uint8_t>(recovery::EcnMark::ce)) {
       ++path.received_ecn.ce;
       ++events.counters.ecn_marks;
+      if (grant_pace.is_measured()) grant_pace.on_marked(slice.size());
     } else if (ecn == static_cast<std::uint8_t>(recovery::EcnMark::ect0)) {
       ++path.received_ecn.ect0;
     } else {
@@ -167,11 +168,18 @@ void Core::note_missing(Path& path, std::uint64_t number) {
   const std::uint64_t largest = path.replay.largest();
   if (number == largest + 1 || !path.ever_received) [[likely]]
     return;
-  if (number < largest) return links.on_missing(path.link, -1);
+  if (number < largest) return count_missing(path, -1);
   const std::uint64_t missing = std::min<std::uint64_t>(number - largest - 1, kMostMissing);
   // Some of the first packets may have asked for the MTU.
   if (missing <= kMostProbesInARow && number < kFirstPackets) return;
-  links.on_missing(path.link, static_cast<std::int64_t>(missing));
+  count_missing(path, static_cast<std::int64_t>(missing));
+}
+
+// Of those who call only what they write says something: their requests are held back by their own windows.
+void Core::count_missing(Path& path, std::int64_t packets) {
+  if (path.initiator) links.on_missing(path.link, packets);
+  if (!grant_pace.is_measured() || path.large == nullptr || path.large->arrivals == 0) return;
+  grant_pace.on_missing(packets, path.large->loss_round);
 }
 
 Core::Verdict Core::on_frames(Path& path, ByteSpan frames, ByteSpan slice, bool& ack_eliciting, detail::Pin* buffer,

@@ -19,6 +19,24 @@ TEST(GrantPace, WithoutARateAnyNumberMayWrite) {
   for (int i = 0; i < 10'000; ++i) EXPECT_FALSE(pace.on_end());
 }
 
+TEST(GrantPace, WithoutARateItMeasuresOnceThreeAreKnown) {
+  GrantPace pace(0);
+  EXPECT_FALSE(pace.set_senders(2));
+  EXPECT_FALSE(pace.paces());
+  for (int i = 0; i < 2; ++i) EXPECT_FALSE(pace.on_begin(20us));
+  EXPECT_TRUE(pace.set_senders(3)) << "the two are told what they may have in flight now";
+  EXPECT_TRUE(pace.is_measured());
+  EXPECT_FALSE(pace.may_begin());
+  EXPECT_EQ(pace.share(20us), GrantWindow::kFirstBytes / 2);
+  static_cast<void>(pace.on_end());
+  EXPECT_TRUE(pace.may_begin());
+  EXPECT_FALSE(pace.set_senders(2));
+  EXPECT_FALSE(pace.paces());
+  GrantPace told(kRate);
+  EXPECT_FALSE(told.set_senders(100));
+  EXPECT_FALSE(told.is_measured());
+}
+
 TEST(GrantPace, HasRoomForARoundTripAndATrain) {
   const GrantPace pace(kRate);
   EXPECT_EQ(pace.room(20us), 62'500u + GrantPace::kTrainBytes);
