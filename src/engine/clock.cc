@@ -172,6 +172,7 @@ void Core::on_path_timer(Path& path, Instant now) {
   if (idle >= kScheduleIdle && path.incoming_live == 0 && path.keys.has_schedules()) {
     path.keys.drop_schedules();
     path.loss.release_memory();
+    path.congestion.stop_model();
     path.frames.release_memory();
     path.again.release_memory();
     if (path.large != nullptr && path.large->is_idle()) {
@@ -198,6 +199,14 @@ Duration Core::idle_limit(const Path& path) const {
 Duration Core::keepalive_of(const Path& path) const {
   const Duration quarter = config.timeouts.silence / 4;
   return path.outstanding != 0 ? std::min<Duration>(config.timeouts.keepalive, quarter) : quarter;
+}
+
+// The pacer lets the path send: if its window does, too, something else keeps it from sending more.
+void Core::note_app_limit(Path& path) {
+  const bool is_full = !path.congestion.may_send(path.loss.bytes_in_flight());
+  if (!is_full || (!has_something(path) && !has_slices(path))) {
+    path.congestion.on_app_limited(path.loss.bytes_in_flight());
+  }
 }
 
 void Core::update_timer(Path& path, Instant now) {
@@ -227,7 +236,10 @@ void Core::update_timer(Path& path, Instant now) {
   if (!path.blocked_since.is_never()) next = earliest(next, path.say_blocked_at);
   // Held back by the pacer with something to send: wake when it lets go.
   const Instant pace = path.pacer.next_send(now);
-  if (pace > now && (has_something(path) || has_slices(path))) next = earliest(next, pace);
+  const bool is_paced = pace > now && (has_something(path) || has_slices(path));
+  if (is_paced) next = earliest(next, pace);
+  if (path.congestion.has_model() && !is_paced && !path.touched) [[unlikely]]
+    note_app_limit(path);
   // Re-arming is cheap, but not free: an earlier timer fires early and comes back here.
   if (!path.timer.armed() || next < path.timer.at) wheel.arm(path.timer, next);
 }

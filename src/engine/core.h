@@ -200,6 +200,7 @@ struct Core : Bounds {
   // ---- losses.cc ----
   void send_outstanding_again(Path& path, Instant now);
   bool on_ack(Path& path, const wire::AckFrame& frame, Instant now);
+  void choose_controller(Path& path, const recovery::AckedBatch& batch);
   void after_loss_report(Path& path, const recovery::LossReport& report, Instant now);
   void on_loss_timer(Path& path, Instant now);
   void repeat_oldest(Path& path, Instant now);
@@ -555,6 +556,7 @@ struct Core : Bounds {
   void note_absence(Instant now);
   void on_deadline(OutgoingCall& call, Instant now);
   void on_path_timer(Path& path, Instant now);
+  void note_app_limit(Path& path);
   void update_timer(Path& path, Instant now);
   Duration idle_limit(const Path& path) const;
   // How long a path that waits neither sends nor hears anything before it says something.

@@ -115,6 +115,12 @@ bool asks_first(const Path& path) {
          kShortPart * path.loss.rtt().smoothed() <= path.loss.pto();
 }
 
+// A model's rate is that of the link: a burst waits in its queue.
+std::uint64_t burst_of(const Path& path, std::uint64_t rate) {
+  const std::uint64_t burst = schedule::Pacer::burst_at(rate);
+  return path.congestion.has_model() ? std::min(burst, rate / Core::kTrainsPerSecond) : burst;
+}
+
 }  // namespace
 
 void Core::send_outstanding_again(Path& path, Instant now) {
@@ -143,6 +149,20 @@ bool Core::on_ack(Path& path, const wire::AckFrame& frame, Instant now) {
   return true;
 }
 
+// N-17: a path that has its link to itself, and fills a part of its window, has a model of the link.
+void Core::choose_controller(Path& path, const recovery::AckedBatch& batch) {
+  if (batch.in_flight_before < recovery::PathController::kModelledBytes) [[likely]]
+    return;
+  const SharedLink& link = links.of(path.link);
+  const bool is_lone = !link.is_local && !link.is_shared();
+  if (is_lone == path.congestion.has_model()) return;
+  if (is_lone) {
+    path.congestion.start_model(batch, random);
+  } else {
+    path.congestion.stop_model();
+  }
+}
+
 void Core::after_loss_report(Path& path, const recovery::LossReport& report, Instant now) {
   if (report.rtt_sampled) path.ack_policy.on_round_trip(path.loss.rtt().smoothed());
   links.on_outcome(path.link, path.loss.bytes_on_the_way(),
@@ -157,9 +177,11 @@ void Core::after_loss_report(Path& path, const recovery::LossReport& report, Ins
                    now);
   if (report.lost_packets != 0) {
     events.emit(event::PacketsLost{{}, path.id, report.lost_packets, report.lost_bytes});
-    path.congestion.on_lost(
-        {.bytes = report.lost_bytes, .packets = report.lost_packets, .largest_sent_at = report.largest_lost_sent_at},
-        now);
+    path.congestion.on_lost({.bytes = report.lost_bytes,
+                             .packets = report.lost_packets,
+                             .events = report.loss_events,
+                             .largest_sent_at = report.largest_lost_sent_at},
+                            now);
     events.emit(event::CongestionChanged{{}, path.id, path.congestion.window(), true, false});
   }
   if (report.persistent_congestion) path.congestion.on_persistent_congestion(now);
@@ -169,16 +191,17 @@ void Core::after_loss_report(Path& path, const recovery::LossReport& report, Ins
   }
   events.counters.probes_needless += report.needless_probes;
   if (report.acked_packets != 0) {
-    path.congestion.on_acked({.bytes = report.acked_bytes,
-                              .in_flight_before = report.in_flight_before,
-                              .largest_sent_at = report.largest_acked_sent_at,
-                              .smoothed_rtt = path.loss.rtt().smoothed(),
-                              .latest_rtt = path.loss.rtt().latest(),
-                              .minimum_rtt = path.loss.rtt().minimum()},
-                             now);
+    const recovery::AckedBatch batch{.bytes = report.acked_bytes,
+                                     .in_flight_before = report.in_flight_before,
+                                     .in_flight = path.loss.bytes_in_flight(),
+                                     .largest_sent_at = report.largest_acked_sent_at,
+                                     .smoothed_rtt = path.loss.rtt().smoothed(),
+                                     .prompt_rtt = report.prompt_rtt};
+    choose_controller(path, batch);
+    path.congestion.on_acked(batch, now);
     const std::uint64_t rate = path.congestion.pacing_rate();
     path.pacer.set_rate(rate);
-    path.pacer.set_burst(schedule::Pacer::burst_at(rate));
+    path.pacer.set_burst(burst_of(path, rate));
   }
   // Frames of packets that are acknowledged or lost are no longer needed.
   if (path.loss.eliciting_in_flight() == 0) {

@@ -25,9 +25,9 @@ void print_breakdown() {
       "sizeof: Path %zu (keys %zu, replay %zu, received %zu, loss %zu, congestion %zu, mtu %zu, frames 2 x %zu, "
       "replies %zu, accounts %zu, credit %zu, timer %zu), Peer %zu (queues 2 x %zu)\n",
       sizeof(Path), sizeof(PathKeys), sizeof(peer::ReplayWindow), sizeof(recovery::AckRanges),
-      sizeof(recovery::LossDetector), sizeof(recovery::WindowController), sizeof(recovery::MtuSearch),
-      sizeof(FrameRing), sizeof(Path::replies), sizeof(Path::accounts), sizeof(Path::credit), sizeof(schedule::Timer),
-      sizeof(Peer), sizeof(decltype(Peer::queue)::Queue));
+      sizeof(recovery::LossDetector), sizeof(recovery::PathController), sizeof(recovery::MtuSearch), sizeof(FrameRing),
+      sizeof(Path::replies), sizeof(Path::accounts), sizeof(Path::credit), sizeof(schedule::Timer), sizeof(Peer),
+      sizeof(decltype(Peer::queue)::Queue));
   std::printf("sizeof: OutgoingCall %zu, IncomingTransfer %zu, IncomingSlot %zu, SentPacket %zu, SentFrame %zu\n",
               sizeof(transfer::OutgoingCall), sizeof(IncomingTransfer), sizeof(IncomingSlot),
               sizeof(recovery::SentPacket), sizeof(SentFrame));

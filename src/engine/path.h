@@ -28,7 +28,7 @@
 #include "recovery/ecn_validator.h"
 #include "recovery/loss_detector.h"
 #include "recovery/mtu_search.h"
-#include "recovery/window_controller.h"
+#include "recovery/path_controller.h"
 #include "schedule/pacer.h"
 #include "schedule/priority_queue.h"
 #include "schedule/timing_wheel.h"
@@ -167,7 +167,7 @@ struct Path {
   Instant largest_received_at{};
   recovery::EcnCounts received_ecn;
   recovery::LossDetector loss;
-  recovery::WindowController congestion;
+  recovery::PathController congestion;
   recovery::EcnValidator ecn;
   recovery::MtuSearch mtu;
   schedule::Pacer pacer;

@@ -11,15 +11,16 @@ namespace weir::recovery {
 struct AckedBatch {
   std::uint64_t bytes = 0;
   std::uint64_t in_flight_before = 0;  // before these bytes left flight
+  std::uint64_t in_flight = 0;         // now
   Instant largest_sent_at{};           // of the largest packet newly acknowledged
   Duration smoothed_rtt{};
-  Duration latest_rtt{};
-  Duration minimum_rtt{};
+  Duration prompt_rtt{};  // a sample, without the time for which the peer says that it waited; zero: there is none
 };
 
 struct LostBatch {
   std::uint64_t bytes = 0;
   std::uint32_t packets = 0;
+  std::uint32_t events = 0;   // runs of packets with consecutive numbers
   Instant largest_sent_at{};  // of the latest packet lost
 };
 
@@ -38,6 +39,8 @@ class CongestionController {
   virtual void on_persistent_congestion(Instant now) = 0;
   // So many of the packets reported lost arrived after all.
   virtual void on_spurious_loss(std::uint32_t packets, Instant now) = 0;
+  // Nothing is left to send, or something else than this controller holds it back.
+  virtual void on_app_limited(std::uint64_t in_flight) = 0;
   virtual void set_mtu(std::uint32_t mtu) = 0;
 
   // Bytes that may be in flight.

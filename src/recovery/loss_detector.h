@@ -78,6 +78,7 @@ struct LossReport {
   std::uint64_t in_flight_before = 0;
   std::uint32_t lost_packets = 0;  // MTU probes are not counted: their loss says nothing about congestion
   std::uint64_t lost_bytes = 0;    // likewise
+  std::uint32_t loss_events = 0;   // runs of these with consecutive numbers
   Instant largest_lost_sent_at{};
   std::uint32_t spurious_packets = 0;
   std::uint32_t needless_probes = 0;  // what they asked for has been acknowledged, and was not lost

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "recovery/loss_detector.h"
 
@@ -131,6 +132,7 @@ void LossDetector::detect_lost(Instant now, LossReport& report, Visitor& visitor
   const std::uint64_t packet_threshold = reordering_.is_known() ? kNoPacket : packet_threshold_;
   const std::uint64_t end = std::min(sent_.end(), largest_acked_);
   Instant run_start = Instant::never();  // of consecutive losses, for persistent congestion
+  std::uint64_t run_end = kNoPacket;     // behind the last loss
   for (std::uint64_t number = head_; number < end; ++number) {
     SentPacket& packet = sent_[number];
     if (packet.state == PacketState::acked) run_start = Instant::never();
@@ -145,6 +147,7 @@ void LossDetector::detect_lost(Instant now, LossReport& report, Visitor& visitor
     leave_flight(packet);
     if (!packet.mtu_probe) {
       ++report.lost_packets;
+      report.loss_events += number != std::exchange(run_end, number + 1);
       report.lost_bytes += packet.bytes;
       report.largest_lost_sent_at = std::max(report.largest_lost_sent_at, packet.sent_at);
       if (packet.ack_eliciting) {

@@ -7,7 +7,8 @@ namespace weir::recovery {
 WindowController::WindowController(Options options)
     : mtu_(options.mtu),
       largest_window_(options.largest_window),
-      window_(std::min(std::max(options.initial_window, kInitialPackets * options.mtu), options.largest_window)) {}
+      window_(std::min<std::uint64_t>(std::max(options.initial_window, kInitialPackets * options.mtu),
+                                      options.largest_window)) {}
 
 void WindowController::on_sent(std::uint64_t, std::uint64_t in_flight, Instant) {
   peak_in_flight_ = std::max(peak_in_flight_, in_flight);
@@ -29,7 +30,7 @@ void WindowController::on_acked(const AckedBatch& batch, Instant) {
     acked_in_round_ -= window_;
     window_ += mtu_;
   }
-  window_ = std::min(window_, std::max(largest_window_, minimum_window()));
+  window_ = std::min(window_, std::max<std::uint64_t>(largest_window_, minimum_window()));
 }
 
 bool WindowController::reduce(Instant sent_at, Instant now) {

@@ -13,7 +13,7 @@ class WindowController final : public CongestionController {
   struct Options {
     std::uint32_t mtu = 1'200;
     std::uint64_t initial_window = 64 * 1024;  // at least ten packets
-    std::uint64_t largest_window = 64 * 1024 * 1024;
+    std::uint32_t largest_window = 64 * 1024 * 1024;
   };
   static constexpr std::uint64_t kMinimumPackets = 2;
   static constexpr std::uint64_t kInitialPackets = 10;
@@ -27,19 +27,21 @@ class WindowController final : public CongestionController {
   void on_ecn_ce(std::uint64_t count, Instant largest_sent_at, Instant now) override;
   void on_persistent_congestion(Instant now) override;
   void on_spurious_loss(std::uint32_t packets, Instant now) override;
+  void on_app_limited(std::uint64_t) override {}  // what is in flight says so
   void set_mtu(std::uint32_t mtu) override;
 
   std::uint64_t window() const override { return window_; }
   std::uint64_t pacing_rate() const override;
   bool in_slow_start() const override { return window_ < threshold_; }
+  std::uint32_t mtu() const { return mtu_; }
 
  private:
-  std::uint64_t minimum_window() const { return kMinimumPackets * mtu_; }
+  std::uint64_t minimum_window() const { return kMinimumPackets * std::uint64_t{mtu_}; }
   // False if this signal belongs to a reduction already made.
   bool reduce(Instant sent_at, Instant now);
 
-  std::uint64_t mtu_;
-  std::uint64_t largest_window_;
+  std::uint32_t mtu_;
+  std::uint32_t largest_window_;
   std::uint64_t window_;
   std::uint64_t threshold_ = ~std::uint64_t{0};
   std::uint64_t acked_in_round_ = 0;  // towards the next additive step
@@ -51,7 +53,7 @@ class WindowController final : public CongestionController {
   static constexpr std::int64_t kRefutable = 8;  // round trips
   std::uint64_t window_before_ = 0;
   std::uint64_t threshold_before_ = 0;
-  std::uint64_t losses_to_refute_ = 0;
+  std::uint32_t losses_to_refute_ = 0;
 };
 
 }  // namespace weir::recovery
