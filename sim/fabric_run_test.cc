@@ -97,10 +97,10 @@ TEST(FabricLoad, BurstOfSmallCallsIsMostlyUseful) {
   const FabricReport report = run_small("fabric-burst");
   EXPECT_TRUE(report.is_complete());
   EXPECT_EQ(calls_of(report), 30u * 500);
-  EXPECT_LT(report.retransmitted_share(), 0.15);
-  EXPECT_GT(report.goodput(), 0.78);
+  EXPECT_LT(report.retransmitted_share(), 0.005);
+  EXPECT_GT(report.goodput(), 0.9);
   EXPECT_LT(report.control_share(), 0.02);
-  EXPECT_LT(report.completion(), 12);
+  EXPECT_LT(report.completion(), 1.5);
 }
 
 TEST(FabricLoad, IncastOfSixtyFourKibibytesWastesNothing) {

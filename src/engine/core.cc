@@ -67,7 +67,7 @@ Core::Core(const EngineConfig& config_, crypto::Entropy& entropy_, Subscriber* s
       grants(grant_options(config_)),
       grant_pace(config_.nic != nullptr ? config_.nic->rate() : 0),
       regions({.max_regions = kMaxRegions, .idle_timeout = kRegionIdle, .lifetime = kRegionLifetime}),
-      links(paths.max_objects()),
+      links(paths.max_objects(), config_.nic != nullptr ? config_.nic->rate() : 0),
       arena(new std::byte[kArenaBytes]) {
   events.set_now(now);
   link_timer.tag = static_cast<std::uint32_t>(TimerKind::link);

@@ -505,11 +505,11 @@ struct Core : Bounds {
   // Whether the link that the path shares lets another packet out. Notes that the path has to wait if not.
   bool has_turn(Path& path, Instant now) {
     const SharedLink& link = links.of(path.link);
-    if (link.is_free()) [[likely]]
+    if (!link.is_shared()) [[likely]]
       return true;
     // Others wait, and this path has much on the way: its acknowledgements let it go on.
     if (!link.line.empty() && link.has_too_much(path.link, path.partial != nullptr)) return false;
-    if (turn_of == path.id && link.may_send(now)) return true;
+    if (turn_of == path.id && link.may_send(now) && (link.has_turn_left() || path.partial != nullptr)) return true;
     is_held_by_link = true;
     return false;
   }
@@ -519,6 +519,15 @@ struct Core : Bounds {
     const SharedLink& link = links.of(path.link);
     return link.is_free() || link.line.empty() || !link.has_too_much(path.link, false);
   }
+  // Whether the path may begin one more message. When its turn is over it may finish one.
+  bool may_begin(Path& path, Instant now) {
+    const SharedLink& link = links.of(path.link);
+    if (!link.is_shared() || turn_of != path.id || (link.may_send(now) && link.has_turn_left())) [[likely]]
+      return true;
+    is_held_by_link = true;
+    return false;
+  }
+  void begin_turn(Path& path, bool among_others);
   // Whether the path may send one more request, as far as the replies to all requests on the link allow. Notes that the
   // path has to wait if not.
   bool may_ask(Path& path, Instant now) {

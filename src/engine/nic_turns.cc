@@ -71,7 +71,7 @@ void Core::serve_nic_line(std::vector<Train>& out, Instant now) {
       continue;
     // It had its turn on the link that it shares with others before it waited here.
     const SharedLink& link = links.of(path.link);
-    if (link.may_send(now)) turn_of = path.id;
+    if (link.may_send(now)) begin_turn(path, !link.line.empty());
     if (link.may_ask(now)) asks_now = path.id;
     send_from(path, out, now);
     turn_of = asks_now = kNoPath;

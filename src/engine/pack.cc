@@ -339,7 +339,9 @@ void Core::collect(std::vector<Train>& out, Instant now) {
     }
     if (has_ended(*path, now)) [[unlikely]]
       continue;
+    if (links.of(path->link).is_free()) begin_turn(*path, touching.size() > 1);
     send_from(*path, out, now);
+    turn_of = kNoPath;
   }
   touching.clear();
   serve_lines(out, now);
@@ -388,6 +390,14 @@ void Core::serve_lines(std::vector<Train>& out, Instant now) {
   if (!next.is_never() && (!link_timer.armed() || next < link_timer.at)) wheel.arm(link_timer, next);
 }
 
+void Core::begin_turn(Path& path, bool among_others) {
+  SharedLink& link = links.of(path.link);
+  // Of a small window each path has little in any case, and longer turns need fewer acknowledgements.
+  constexpr std::uint64_t kLeastWindow = recovery::Bottleneck::Options{}.initial_window;
+  link.begin_turn(among_others && link.model.window() >= kLeastWindow, path.partial != nullptr);
+  turn_of = path.id;
+}
+
 void Core::serve(SharedLink& link, LinkLine& line, std::vector<Train>& out, Instant now) {
   Path& path = *find_path(line.front()->path);
   const bool asks = line.front()->asks;
@@ -396,7 +406,7 @@ void Core::serve(SharedLink& link, LinkLine& line, std::vector<Train>& out, Inst
   if (has_ended(path, now)) [[unlikely]]
     return;
   const std::uint64_t before = asks ? link.replies->model().in_flight() : link.model.in_flight();
-  turn_of = path.id;
+  begin_turn(path, !link.line.empty());
   asks_now = asks ? path.id : kNoPath;
   send_from(path, out, now);
   turn_of = asks_now = kNoPath;

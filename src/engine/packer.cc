@@ -361,7 +361,7 @@ bool Packer::may_open(const OutgoingCall& call) {
   token::CreditSender& credit = path_.credit[call.depth];
   const std::uint32_t cost = token::request_cost(call.bytes);
   if (credit.may_send(cost)) [[likely]] {
-    if (!core_.may_ask(path_, now_)) return false;
+    if (!core_.may_begin(path_, now_) || !core_.may_ask(path_, now_)) return false;
     path_.blocked_since = Instant::never();
     return true;
   }

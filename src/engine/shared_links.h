@@ -72,6 +72,13 @@ struct SharedLink {
   bool is_shared() const { return !is_local && paths >= kFewestPaths; }
   // Paths need no turns: nothing has shown a limit, and the window has room.
   bool is_free() const { return !is_shared() || (model.is_searching() && line.empty() && model.has_room()); }
+  // One path may send now. `among_others`: a few packets, so that what leaves at once goes several ways. `finishes`: it
+  // has sent a part of a message in its last turn, and this turn is for the rest of it.
+  void begin_turn(bool among_others, bool finishes) {
+    const std::uint64_t most = finishes ? 0 : kLeastShare;
+    turn_end = among_others ? model.in_flight() + most : ~std::uint64_t{0};
+  }
+  bool has_turn_left() const { return model.in_flight() < turn_end; }
   bool may_send(Instant now) const { return !is_shared() || (model.has_room() && pacer.next_send(now) <= now); }
   // `finishes`: the path has sent a part of a message, and is allowed some more.
   bool has_too_much(const LinkShare& share, bool finishes) const {
@@ -95,6 +102,7 @@ struct SharedLink {
   std::array<std::uint8_t, 16> prefix{};
   bool is_local = false;
   std::uint32_t paths = 0;
+  std::uint64_t turn_end = 0;     // in flight, at which the present turn is over
   std::uint64_t epoch_bytes = 0;  // that came through the link in this epoch
   std::uint16_t epoch = 0;
   Instant last_left{};
@@ -111,7 +119,9 @@ class SharedLinks {
   static constexpr std::uint64_t kTrainsPerSecond = 4'000;
   static constexpr std::uint64_t kLargestTrain = 64 * 1024;
 
-  explicit SharedLinks(std::uint32_t max_paths) : waiters_(max_paths) {}
+  // `nic_rate`: bytes per second that the host's interface carries; 0: not known.
+  explicit SharedLinks(std::uint32_t max_paths, std::uint64_t nic_rate = 0)
+      : nic_rate_(nic_rate), waiters_(max_paths) {}
 
   SharedLink& operator[](std::uint8_t link) { return *links_[link]; }
   const SharedLink& operator[](std::uint8_t link) const { return *links_[link]; }
@@ -188,6 +198,7 @@ class SharedLinks {
   void note_reply(SharedLink& link, const LinkShare& share, const transfer::OutgoingCall& call,
                   std::uint32_t reply_bytes);
 
+  const std::uint64_t nic_rate_;
   std::vector<std::unique_ptr<SharedLink>> links_;
   Slab<LinkWaiter> waiters_;  // one per path at most
   std::uint64_t used_ = 0;    // bit per link that something was sent on in this turn

@@ -56,6 +56,23 @@ struct Network {
   std::vector<LinkShare> shares;
 };
 
+TEST(SharedLinks, APathAmongOthersHasATurnOfFourPackets) {
+  Network network(4);
+  SharedLink& link = network.link();
+  network.links.on_sent(network.shares[1], kPacket, network.now);
+  link.begin_turn(true, false);
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_TRUE(link.has_turn_left()) << i;
+    network.links.on_sent(network.shares[0], kPacket, network.now);
+  }
+  EXPECT_FALSE(link.has_turn_left());
+  link.begin_turn(true, true);
+  EXPECT_FALSE(link.has_turn_left());  // but for the message that was begun
+  link.begin_turn(false, false);
+  for (int i = 0; i < 40; ++i) network.links.on_sent(network.shares[0], kPacket, network.now);
+  EXPECT_TRUE(link.has_turn_left());
+}
+
 TEST(SharedLinks, PathsToOneNetworkShareALinkAndOthersHaveTheirOwn) {
   SharedLinks links(10);
   LinkShare a, b, c, d;

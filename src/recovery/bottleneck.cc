@@ -8,18 +8,22 @@ namespace weir::recovery {
 
 namespace {
 
-constexpr double kGrowth = 0.05;              // packets per round, for a window of one packet
-constexpr double kFastestGrowth = 0.25;       // of the window, in a round
-constexpr double kCalmStep = 1;               // per round without a queue
-constexpr double kMostCalm = 20;              // the window grows faster by so much at most
-constexpr double kDelayFactor = 0.8;          // of what waits in the queue beyond the target
-constexpr double kLargestDecrease = 0.3;      // of the window, in a round
-constexpr double kLossFactor = 0.8;           // that a loss leaves
-constexpr double kSearchFactor = 0.85;        // of what the last round delivered, that the search leaves
-constexpr double kMarkFactor = 0.5;           // a round of marks alone takes so much
-constexpr double kPacingGain = 1.25;          // of windows that acknowledgements clock
-constexpr double kClockedPackets = 2;         // a larger window is one of these
-constexpr double kLeastTargetPart = 0.3;      // of the target, where round trips are long
+constexpr double kGrowth = 0.05;          // packets per round, for a window of one packet
+constexpr double kFastestGrowth = 0.25;   // of the window, in a round
+constexpr double kCalmStep = 1;           // per round without a queue
+constexpr double kMostCalm = 20;          // the window grows faster by so much at most
+constexpr double kDelayFactor = 0.8;      // of what waits in the queue beyond the target
+constexpr double kLargestDecrease = 0.3;  // of the window, in a round
+constexpr double kLossFactor = 0.8;       // that a loss leaves
+constexpr double kSearchFactor = 0.85;    // of what the last round delivered, that the search leaves
+constexpr double kMarkFactor = 0.5;       // a round of marks alone takes so much
+constexpr double kMarkMean = 1.0 / 4;     // a round's part in the mean of marks
+constexpr double kMarkedGrowth = 8;       // packets per round, where marks show the limit
+constexpr double kFirstRounds = 1.5;      // round trips that the first window fills, if the interface's rate is known
+constexpr double kRttMean = 1.0 / 16;     // a sample's part in the mean of round trips
+constexpr double kPacingGain = 1.25;      // of windows that acknowledgements clock
+constexpr double kClockedPackets = 2;     // a larger window is one of these
+constexpr double kLeastTargetPart = 0.3;  // of the target, where round trips are long
 constexpr double kSmallestTargetPart = 0.03;  // where they are short
 constexpr double kRoundPart = 1.0 / 2;        // of a round, below which the target does not fall
 constexpr double kQueuePart = 0.5;            // of the longest queue, that is aimed at
@@ -66,7 +70,9 @@ void Bottleneck::on_outcome(const Outcome& outcome, Instant now) {
   if (outcome.lost_packets != 0 || outcome.spurious_packets != 0) take_losses(outcome, now);
   if (!is_searching() && now - last_limited_at_ >= kForget) {
     phase_ = Phase::searching;
-    window_ = std::max(window_, static_cast<double>(options_.initial_window));
+    window_ = std::max(window_, first_window());
+    marked_part_ = 0;
+    mark_rounds_ = 0;
   }
   update_limits();
 }
@@ -85,6 +91,11 @@ void Bottleneck::take_rtt(const Outcome& outcome, Instant now) {
   // What a receiver says about its own delay is not believed here: a false word would shorten the base of all paths.
   later_rtt_ = std::min(later_rtt_, outcome.rtt);
   stamp_interval_ = std::max<Duration>(std::max(minimum_rtt(), round_time_) / kStampsPerRtt, options_.shortest_stamp);
+  if (outcome.path_rtt > Duration{0}) {
+    const auto path_ns = static_cast<double>(outcome.path_rtt.count());
+    typical_rtt_ns_ = typical_rtt_ns_ == 0 ? path_ns : typical_rtt_ns_ + (path_ns - typical_rtt_ns_) * kRttMean;
+    if (is_searching()) window_ = std::max(window_, first_window());
+  }
   if (outcome.prompt_rtt <= Duration{0}) return;
   const Duration base = std::max(minimum_rtt(), outcome.path_rtt - kNearby);
   const Duration delay = std::max(outcome.prompt_rtt - base, Duration{0});
@@ -137,10 +148,18 @@ void Bottleneck::reduce(double factor, Instant now) {
   epoch_bytes_ = epoch_losses_ = 0;
 }
 
+// What the interface sends while a packet is on its way to a typical peer and back. More would wait somewhere.
+double Bottleneck::first_window() const {
+  const double bytes = kFirstRounds * static_cast<double>(options_.nic_rate) * typical_rtt_ns_ * 1e-9;
+  return std::max(static_cast<double>(options_.initial_window), std::min<double>(bytes, kLargestFirstWindow));
+}
+
 void Bottleneck::stop_searching(Instant now) {
   phase_ = Phase::following;
   full_rounds_ = 0;
-  window_ = kSearchFactor * static_cast<double>(round_bytes_);
+  const double delivered = kSearchFactor * static_cast<double>(round_bytes_);
+  // Marks come before the queue is full: so much was no burst.
+  window_ = mark_rounds_ != 0 ? std::min(window_, std::max(delivered, first_window())) : delivered;
   reduce(1, now);
 }
 
@@ -180,21 +199,21 @@ void Bottleneck::adjust(Instant now) {
   const double delay = groups_ == 0 ? 0 : static_cast<double>(delay_sum_.count()) / groups_;
   const auto wanted = static_cast<double>(target().count());
   const double least = now - lost_at_ < kLossMemory ? 0 : kLosslessWindow;
-  const bool is_marked = marked_bytes_ * kLossPart > round_bytes_;  // fewer may be the word of one peer
+  take_marks();
   if (is_searching()) {
-    const bool is_full = is_used() && (delay > wanted || is_marked);
+    const bool is_full = is_used() && (delay > wanted || mark_rounds_ == kMarkMemory);
     full_rounds_ = is_full ? full_rounds_ + 1 : 0;
     if (full_rounds_ >= (was_idle_ ? kFullRounds : 1)) stop_searching(now);
     return;
   }
-  if (is_marked) {
-    const double share = std::min(static_cast<double>(marked_bytes_) / static_cast<double>(round_bytes_), 1.0);
-    window_ *= 1 - kMarkFactor * share;
-    calm_ = 0;
-  } else if (delay > wanted && window_ > least) {
+  window_ *= 1 - kMarkFactor * marked_part_;
+  if (delay > wanted && window_ > least) {
     const double waiting = (delay - wanted) / static_cast<double>(std::max(round_time_, minimum_rtt()).count());
     window_ = std::max(window_ * (1 - std::min(kDelayFactor * waiting, kLargestDecrease)), least);
     calm_ = 0;
+  } else if (mark_rounds_ != 0) {
+    calm_ = 0;
+    window_ += std::min(kMarkedGrowth * packet(), window_ * kFastestGrowth);
   } else {
     calm_ = delay < wanted / 2 ? std::min(calm_ + kCalmStep, kMostCalm) : 0;
     const double step = kGrowth * std::sqrt(window_ / packet()) * (1 + calm_) * packet();
@@ -202,6 +221,15 @@ void Bottleneck::adjust(Instant now) {
         std::min(window_ + std::min(step, window_ * kFastestGrowth), static_cast<double>(options_.largest_window));
     target_part_ = std::min(target_part_ * (1 + kTargetGrowth), 1.0);
   }
+}
+
+// Marks tell of a queue before it is long, so what they say is a mean of rounds rather than the worst of them.
+void Bottleneck::take_marks() {
+  const double part =
+      round_bytes_ == 0 ? 0 : std::min(static_cast<double>(marked_bytes_) / static_cast<double>(round_bytes_), 1.0);
+  const bool is_marked = part * kLossPart > 1;  // fewer may be the word of one peer
+  mark_rounds_ = is_marked ? kMarkMemory : mark_rounds_ - (mark_rounds_ != 0);
+  marked_part_ += ((is_marked ? part : 0) - marked_part_) * kMarkMean;
 }
 
 void Bottleneck::update_limits() {

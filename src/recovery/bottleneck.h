@@ -33,6 +33,7 @@ class Bottleneck {
     std::uint32_t packet_bytes = 1'472;         // of a full packet: the unit of small windows
     std::uint64_t initial_window = 64 * 1024;   // of all paths together
     std::uint64_t largest_window = 1ull << 30;  // of all paths together
+    std::uint64_t nic_rate = 0;                 // bytes per second that the host's own interface carries; 0: not known
     Stamp first_stamp = 1;
     Duration shortest_stamp = kShortestStamp;  // no two are nearer to each other
   };
@@ -66,8 +67,10 @@ class Bottleneck {
   // Rounds in a row with a queue end the search, though the window has room: the windows of the paths keep that queue.
   static constexpr std::uint32_t kFullRounds = 16;
   static constexpr std::uint64_t kEpochPackets = 100;  // after so many, losses count half
-  static constexpr std::uint32_t kSmallestGroup = 4;   // round trips of which the shortest counts
-  static constexpr std::uint32_t kLargestGroup = 32;   // likewise
+  static constexpr std::uint64_t kLargestFirstWindow = 256 * 1024;
+  static constexpr std::uint32_t kMarkMemory = 32;    // rounds in which the absence of marks is a sign
+  static constexpr std::uint32_t kSmallestGroup = 4;  // round trips of which the shortest counts
+  static constexpr std::uint32_t kLargestGroup = 32;  // likewise
   static constexpr double kSmallestPackets = 1.0 / 32;
   // What threads that are late look like, too. Delay alone leaves so much, unless something was lost lately.
   static constexpr double kLosslessWindow = 16.0 * 1024;
@@ -133,7 +136,9 @@ class Bottleneck {
   void end_round(Instant now, Duration newest);
   void begin_round(Instant now);
   void adjust(Instant now);
+  void take_marks();
   void stop_searching(Instant now);
+  double first_window() const;
   // Who sends less has filled no queue, and what it sends says nothing about a limit.
   bool is_used() const { return std::max(most_in_flight_, round_bytes_) >= options_.initial_window / kUsedPart; }
   void reduce(double factor, Instant now);
@@ -158,7 +163,8 @@ class Bottleneck {
   Duration earlier_rtt_ = kNoRtt;
   Duration later_rtt_ = kNoRtt;
   Instant rtt_rotated_at_{};
-  Duration round_time_{};  // with whatever the receivers wait before they acknowledge
+  double typical_rtt_ns_ = 0;  // of the paths' shortest ones, the mean
+  Duration round_time_{};      // with whatever the receivers wait before they acknowledge
 
   // ---- the round: from now until a packet that was sent in it is acknowledged ----
   Instant round_from_{};
@@ -174,6 +180,10 @@ class Bottleneck {
   Duration delay_sum_{};           // of the groups
   Duration longest_delay_{};       // of all samples
   Duration last_longest_delay_{};  // of the round before
+
+  // ---- marks ----
+  double marked_part_ = 0;         // of the bytes, over some rounds
+  std::uint32_t mark_rounds_ = 0;  // left until marks are forgotten
 
   // ---- losses ----
   double target_part_ = 1;  // of the target, after the shortest queue that overflowed

@@ -214,11 +214,62 @@ TEST(Bottleneck, MarksMakeTheWindowSmaller) {
   for (int i = 0; i < 4; ++i) echo.round(echo.model.window(), 100us);
   const std::uint64_t window = echo.model.window();
   for (int i = 0; i < 20; ++i) {
-    echo.model.on_marked(echo.model.window() / 8);
+    echo.model.on_marked(echo.model.window());
     echo.round(echo.model.window(), 100us);
   }
   EXPECT_FALSE(echo.model.is_searching());
   EXPECT_LT(echo.model.window(), window / 3);
+}
+
+// So that senders that see the same marks get the same, whatever they had before.
+TEST(Bottleneck, AFewMarksLeaveEqualWindowsToUnequalSenders) {
+  Echo small;
+  Echo large({.initial_window = 1024 * 1024});
+  for (int i = 0; i < 200; ++i) {
+    for (Echo* const echo : {&small, &large}) {
+      echo->model.on_marked(echo->model.window() / 8);
+      echo->round(echo->model.window(), 100us);
+    }
+  }
+  // Eight packets more in each round, and half of an eighth less.
+  const std::uint64_t expected = 128 * Bottleneck::Options{}.packet_bytes;
+  for (const Echo* const echo : {&small, &large}) {
+    EXPECT_GT(echo->model.window(), expected * 9 / 10);
+    EXPECT_LT(echo->model.window(), expected * 11 / 10);
+  }
+}
+
+TEST(Bottleneck, MarksInTheFirstRoundLeaveTheFirstWindow) {
+  Echo echo;
+  for (int i = 0; i < 2; ++i) {
+    echo.model.on_marked(8 * 1'024);
+    echo.round(32 * 1'024, 100us);  // half of the window
+  }
+  EXPECT_FALSE(echo.model.is_searching());
+  EXPECT_GT(echo.model.window(), Bottleneck::Options{}.initial_window * 9 / 10);
+}
+
+TEST(Bottleneck, BeginsWithWhatTheInterfaceSendsInOneAndAHalfRoundTrips) {
+  constexpr std::uint64_t kRate = 25'000'000'000 / 8;
+  Echo told({.nic_rate = kRate});
+  EXPECT_EQ(told.model.window(), Bottleneck::Options{}.initial_window);  // no round trip is known
+  const auto hear = [&](Duration rtt) {
+    for (int i = 0; i < 100; ++i) {
+      const Bottleneck::Stamp stamp = told.model.on_sent(100, told.now);
+      told.now = told.now + rtt;
+      told.model.on_outcome(
+          {.delivered_bytes = 100, .left_bytes = 100, .newest = stamp, .rtt = rtt, .prompt_rtt = rtt, .path_rtt = rtt},
+          told.now);
+      told.model.on_nothing_to_send();
+    }
+  };
+  hear(10us);
+  EXPECT_EQ(told.model.window(), Bottleneck::Options{}.initial_window);
+  hear(40us);
+  EXPECT_GT(told.model.window(), kRate * 55 / 1'000'000);
+  EXPECT_LE(told.model.window(), kRate * 60 / 1'000'000);
+  hear(1ms);
+  EXPECT_EQ(told.model.window(), Bottleneck::kLargestFirstWindow);
 }
 
 TEST(Bottleneck, AQueueOfOthersDoesNotShrinkAWindowThatLimitsNothing) {
