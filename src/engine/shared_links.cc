@@ -81,7 +81,8 @@ void SharedLinks::join(LinkShare& share, const Address& remote) {
     }
     noted_ &= ~(std::uint64_t{1} << chosen);  // of the link before
     used_ &= ~(std::uint64_t{1} << chosen);
-    links_[chosen] = std::make_unique<SharedLink>(Bottleneck::Options{.nic_rate = nic_rate_});
+    // Only one of them may begin with all that the interface sends.
+    links_[chosen] = std::make_unique<SharedLink>(Bottleneck::Options{.nic_rate = chosen == 0 ? nic_rate_ : 0});
     links_[chosen]->prefix = prefix;
     links_[chosen]->is_local = is_loopback(remote);
   }
