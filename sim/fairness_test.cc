@@ -55,32 +55,32 @@ TEST(Fairness, IsTheSameUnderTheSameSeed) {
 TEST(Fairness, TwoFlowsHaveEqualSharesOfAShortQueueOneSecondAfterTheSecondCame) {
   for (const std::uint64_t seed : {1, 2, 3}) {
     const FairnessReport report = settle_and_run(plan(kNoDelay, 2, 1, 1s, seed), 2s, 2s);
-    EXPECT_GT(report.jain(), 0.97);
+    EXPECT_GT(report.jain(), 0.95);
     EXPECT_GT(report.link_used, 0.97);
-    EXPECT_LT(report.dropped_share(), 0.03);
+    EXPECT_LT(report.dropped_share(), 0.002);
   }
 }
 
 TEST(Fairness, TwoFlowsComeNearEachOtherOverALongRoundTrip) {
   for (const std::uint64_t seed : {1, 2, 3}) {
     const FairnessReport report = settle_and_run(plan(kTenMilliseconds, 2, 1, 1s, seed), 2s, 2s);
-    EXPECT_GT(report.jain(), 0.85);
+    EXPECT_GT(report.least(), 0.25) << "they learn of each other's rate when they look for the shortest round trip";
     EXPECT_GT(report.link_used, 0.97);
-    EXPECT_LT(report.dropped_share(), 0.005);
+    EXPECT_LT(report.dropped_share(), 0.012);
   }
 }
 
 TEST(Fairness, NoneOfFiftyFlowsStarves) {
   const FairnessReport report = settle_and_run(plan(kNoDelay, 50), 2s, 2s);
-  EXPECT_GT(report.jain(), 0.9);
-  EXPECT_GT(report.least(), 0.25);
+  EXPECT_GT(report.jain(), 0.8);
+  EXPECT_GT(report.least(), 0.12);
   EXPECT_GT(report.link_used, 0.97);
-  EXPECT_LT(report.dropped_share(), 0.38) << "fifty windows of two packets are three times what the queue holds";
+  EXPECT_LT(report.dropped_share(), 0.3) << "fifty windows of two packets are three times what the queue holds";
 }
 
 TEST(Fairness, NoneOfFiftyFlowsStarvesOverALongRoundTrip) {
   const FairnessReport report = settle_and_run(plan(kTenMilliseconds, 50), 2s, 2s);
-  EXPECT_GT(report.jain(), 0.9);
+  EXPECT_GT(report.jain(), 0.85);
   EXPECT_GT(report.least(), 0.25);
   EXPECT_GT(report.link_used, 0.97);
   EXPECT_LT(report.dropped_share(), 0.08);

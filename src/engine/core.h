@@ -502,11 +502,18 @@ struct Core : Bounds {
                    recovery::SentPacket record, Instant now);
   void rotate_if_due(Path& path);
   void account_sent(Path& path, std::uint64_t number, recovery::SentPacket record, Instant now);
+  // After two probe timeouts in a row the peer may be gone: the path takes no turns on a link from others, and what it
+  // sends is not waited for.
+  static bool sends_probes_only(const Path& path) {
+    return path.loss.pto_count() >= kProbesOnlyTimeouts && path.loss.bytes_in_flight() != 0;
+  }
   // Whether the link that the path shares lets another packet out. Notes that the path has to wait if not.
   bool has_turn(Path& path, Instant now) {
     const SharedLink& link = links.of(path.link);
     if (!link.is_shared()) [[likely]]
       return true;
+    // Its probes show when the peer is there again.
+    if (sends_probes_only(path)) return false;
     // Others wait, and this path has much on the way: its acknowledgements let it go on.
     if (!link.line.empty() && link.has_too_much(path.link, path.partial != nullptr)) return false;
     if (turn_of == path.id && link.may_send(now) && (link.has_turn_left() || path.partial != nullptr)) return true;

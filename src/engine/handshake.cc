@@ -318,9 +318,11 @@ void Core::on_hello(ByteSpan datagram, const Address& from, Instant now) {
                   : hello_gate.admit_stranger(now))) {
     return reject(event::Rejection::limit, datagram.size());
   }
-  const std::uint64_t count = is_member ? next_sequence++ : 0;
-  const std::uint64_t sequence = is_member ? sequence_of(count) : 0;
-  if (is_member) exchanges[count % kExchangeWindow] = {.hello_from = from};
+  std::uint64_t sequence = 0;
+  if (is_member) {
+    exchanges[next_sequence % kExchangeWindow] = {.hello_from = from};
+    sequence = sequence_of(next_sequence++);
+  }
   wire::HelloReply reply{.to_path = hello->initiator.path,
                          .sequence = sequence,
                          .responder = {.worker = config.worker,
@@ -329,10 +331,12 @@ void Core::on_hello(ByteSpan datagram, const Address& from, Instant now) {
                                        .incarnation = incarnation,
                                        .name = name_bytes(config.name)},
                          .calls = config.limits.calls_per_peer,
-                         .inline_bytes = static_cast<std::uint32_t>(config.limits.inline_bytes),
-                         .allowance = ledger.cold_allowance(),
-                         .nested_allowance = ledger.nested_allowance()};
-  if (is_member) ledger.on_offered(now);
+                         .inline_bytes = static_cast<std::uint32_t>(config.limits.inline_bytes)};
+  if (is_member) {  // the others make no path
+    reply.allowance = ledger.cold_allowance();
+    reply.nested_allowance = ledger.nested_allowance();
+    ledger.on_offered(now);
+  }
   std::memcpy(reply.echo.data(), hello->initiator.random.data(), reply.echo.size());
   std::byte answer_bytes[wire::kHelloBytes];
   const std::size_t bytes = wire::encode(reply, answer_bytes);

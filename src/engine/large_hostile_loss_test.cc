@@ -104,8 +104,9 @@ TEST_F(LargeHostileSenderWithLoss, ChangesNothingThatAnybodyReads) {
       .body_bytes = 100'000, .payload_bytes = 100'000, .record_bytes = 61'440, .wants_token = true};
   std::uint64_t own = 0, generation = 0;
   int honest_calls = 0, hostile_frames = 0;
-  for (int round = 0; round < 40; ++round) {
-    const std::string text = pattern(200'000 + 1'000 * static_cast<std::size_t>(round), static_cast<unsigned>(round));
+  constexpr int kRounds = 120;
+  for (int round = 0; round < kRounds; ++round) {
+    const std::string text = pattern(200'000 + 300 * static_cast<std::size_t>(round), static_cast<unsigned>(round));
     const std::size_t before = taken.size();
     TestCall& call = *calls.emplace_back(std::make_unique<TestCall>());
     honest_call(call, text);
@@ -167,7 +168,7 @@ TEST_F(LargeHostileSenderWithLoss, ChangesNothingThatAnybodyReads) {
     EXPECT_EQ(std::count(taken.begin() + static_cast<std::ptrdiff_t>(before), taken.end(), text), 1) << round;
     ++honest_calls;
   }
-  EXPECT_EQ(honest_calls, 40);
+  EXPECT_EQ(honest_calls, kRounds);
   EXPECT_GT(hostile_frames, 1'000);
   EXPECT_GT(overtaken, 100u);
   for (const auto why : {token::WriteRefusal::unknown, token::WriteRefusal::revoked, token::WriteRefusal::foreign,

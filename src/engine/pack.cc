@@ -244,7 +244,8 @@ void Core::seal_packet(Path& path, std::byte* packet, std::size_t prefix, std::b
 
 void Core::account_sent(Path& path, std::uint64_t number, recovery::SentPacket record, Instant now) {
   path.key_bytes += record.bytes;
-  if (record.in_flight && !record.mtu_probe) record.stamp = links.on_sent(path.link, record.bytes, now);
+  if (record.in_flight && !record.mtu_probe && !sends_probes_only(path)) [[likely]]
+    record.stamp = links.on_sent(path.link, record.bytes, now);
   path.loss.on_sent(number, record, now);
   if (record.in_flight) {
     path.congestion.on_sent(record.bytes, path.loss.bytes_in_flight(), now);

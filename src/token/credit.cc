@@ -56,24 +56,21 @@ std::uint64_t CreditLedger::share(std::uint64_t free_bytes, std::uint64_t offers
 }
 
 std::uint32_t CreditLedger::cold_allowance() const {
-  return static_cast<std::uint32_t>(
-      std::min({share(pools_[0].free_bytes(), offers_ + earlier_offers_), kLargestAllowance, options_.per_path}));
+  const std::uint64_t most = std::min<std::uint64_t>(kLargestAllowance, options_.per_path);
+  return static_cast<std::uint32_t>(std::min(share(pools_[0].free_bytes(), open_offers_), most));
 }
 
-void CreditLedger::on_offered(Instant now) {
-  if (now - offers_from_ >= kOfferLife) {
-    earlier_offers_ = now - offers_from_ < 2 * kOfferLife ? offers_ : 0;
-    offers_ = 0;
-    offers_from_ = now;
-  }
-  ++offers_;
+void CreditLedger::end_offers(Instant now) {
+  earlier_offers_ = now - offers_from_ < 2 * kOfferLife ? open_offers_ - earlier_offers_ : 0;
+  open_offers_ = earlier_offers_;
+  offers_from_ = now;
 }
 
 // Any path may come to use every level, so that all paths count, not only those that nest.
 std::uint32_t CreditLedger::nested_allowance() const {
   std::uint64_t free_bytes = ~std::uint64_t{0};
   for (std::size_t level = 1; level < kLevels; ++level) free_bytes = std::min(free_bytes, pools_[level].spare_bytes());
-  return static_cast<std::uint32_t>(std::min(share(free_bytes, offers_ + earlier_offers_), nested_claim()));
+  return static_cast<std::uint32_t>(std::min(share(free_bytes, open_offers_), nested_claim()));
 }
 
 std::uint64_t CreditLedger::nested_claim() const { return std::min(2 * options_.largest_cost, pools_[1].per_path); }
@@ -85,8 +82,8 @@ void CreditLedger::open(CreditAccount& account, std::uint64_t allowance, std::ui
   account.open_ = true;
   join(account, member);
   if (account.share_ == nullptr || account.share_->callers_++ == 0) ++callers_;
-  std::uint32_t& offers = earlier_offers_ != 0 ? earlier_offers_ : offers_;
-  offers -= offers != 0;  // it came of one of them
+  open_offers_ -= open_offers_ != 0;  // it came of one of them, of an earlier one if there is one
+  earlier_offers_ -= earlier_offers_ != 0;
   promise(pool, account, ahead(pool, account.share_, allowance));
 }
 

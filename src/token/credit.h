@@ -54,7 +54,11 @@ class CreditLedger {
   std::uint32_t cold_allowance() const;
   std::uint32_t nested_allowance() const;
   // Both were offered to somebody who may make a path. While he has not, others are offered less.
-  void on_offered(Instant now);
+  void on_offered(Instant now) {
+    if (now - offers_from_ >= kOfferLife) [[unlikely]]
+      end_offers(now);
+    ++open_offers_;
+  }
 
   // The allowance was promised without being kept free: what is not there any more is owed. `member`: whose path it is;
   // it outlives the account, and what the account leaves unanswered. Null: nobody's share bounds the account.
@@ -122,12 +126,16 @@ class CreditLedger {
     bool somebody_waits() const { return !line.empty() || waiting_members != 0; }
     bool is_line_empty() const { return line.empty() && shares.empty(); }
     std::uint64_t free_bytes() const { return capacity > promised ? capacity - promised : 0; }
-    std::uint64_t spare_bytes() const { return free_bytes() > headroom ? free_bytes() - headroom : 0; }
+    std::uint64_t spare_bytes() const {
+      const std::uint64_t kept = promised + headroom;
+      return capacity > kept ? capacity - kept : 0;
+    }
   };
   Pool& pool_of(const CreditAccount& account) { return pools_[account.level_]; }
   std::uint64_t bound_of(const CreditAccount& account) const;
   std::uint64_t share(std::uint64_t free_bytes, std::uint64_t offers = 0) const;
   std::uint64_t nested_claim() const;
+  void end_offers(Instant now);
   bool wants(const CreditAccount& account) const {
     return account.needed_ > account.limit_ && account.needed_ - account.finished_ <= bound_of(account);
   }
@@ -175,9 +183,9 @@ class CreditLedger {
   void serve_members(Pool& pool);
 
   Options options_;
-  std::uint64_t callers_ = 0;  // members with paths that they made, and such paths of nobody
-  // Offers of which no path came yet: of this period, and of the one before it.
-  std::uint32_t offers_ = 0, earlier_offers_ = 0;
+  std::uint64_t callers_ = 0;         // members with paths that they made, and such paths of nobody
+  std::uint32_t open_offers_ = 0;     // of which no path came yet: of this period, and of the one before it
+  std::uint32_t earlier_offers_ = 0;  // of the one before it
   Instant offers_from_{};
   CreditAccount* raised_ = nullptr;
   std::array<Pool, kLevels> pools_;
