@@ -333,9 +333,10 @@ void Core::on_hello(ByteSpan datagram, const Address& from, Instant now) {
                          .calls = config.limits.calls_per_peer,
                          .inline_bytes = static_cast<std::uint32_t>(config.limits.inline_bytes)};
   if (is_member) {  // the others make no path
+    ledger.forget_offers(now);
     reply.allowance = ledger.cold_allowance();
     reply.nested_allowance = ledger.nested_allowance();
-    ledger.on_offered(now);
+    ledger.on_offered();
   }
   std::memcpy(reply.echo.data(), hello->initiator.random.data(), reply.echo.size());
   std::byte answer_bytes[wire::kHelloBytes];

@@ -151,11 +151,12 @@ bool Core::on_ack(Path& path, const wire::AckFrame& frame, Instant now) {
 
 // N-17: a path that has its link to itself, and fills a part of its window, has a model of the link.
 void Core::choose_controller(Path& path, const recovery::AckedBatch& batch) {
-  if (batch.in_flight_before < recovery::PathController::kModelledBytes) [[likely]]
+  const bool has_model = path.congestion.has_model();
+  if (!has_model && batch.in_flight_before < recovery::PathController::kModelledBytes) [[likely]]
     return;
   const SharedLink& link = links.of(path.link);
   const bool is_lone = !link.is_local && !link.is_shared();
-  if (is_lone == path.congestion.has_model()) return;
+  if (is_lone == has_model) return;
   if (is_lone) {
     path.congestion.start_model(batch, random);
   } else {

@@ -368,7 +368,9 @@ void Core::send_from(Path& path, std::vector<Train>& out, Instant now) {
     const unsigned levels = waiting_levels(path) | slice_levels(path);
     // Control frames alone go first: they are small, and others wait for them.
     const unsigned level = levels == 0 || owes_control(path) ? 0 : static_cast<unsigned>(std::countr_zero(levels));
-    links.wait(path.link, id, level, !waits_for_link, turn_of == id && path.partial != nullptr);
+    // Not after a silence: its peer may be gone.
+    const bool goes_on = turn_of == id && path.partial != nullptr && links.of(path.link).silences_row == 0;
+    links.wait(path.link, id, level, !waits_for_link, goes_on);
   }
   update_timer(path, now);
 }

@@ -35,6 +35,7 @@
 #include "token/ahead.h"
 #include "token/credit.h"
 #include "token/grant_ledger.h"
+#include "token/grant_window.h"
 #include "token/region_table.h"
 #include "token/token_cache.h"
 #include "transfer/incoming_transfer.h"
@@ -83,7 +84,7 @@ struct LargePath {
   bool serves_held = false;        // in Core::held_asks
   std::uint32_t arrivals = 0;      // that have memory or wait for it
   std::uint32_t spare_tokens = 0;  // regions granted ahead of need and not used yet
-  std::uint32_t loss_round = 0;    // GrantWindow's, in which packets of this sender were lost the last time
+  token::GrantWindow::Losses grant_losses;  // of this sender
   token::PathRegions regions;
 
   token::SenderAccount& account() { return member != nullptr ? *member->large : own; }

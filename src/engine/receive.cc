@@ -179,7 +179,7 @@ void Core::note_missing(Path& path, std::uint64_t number) {
 void Core::count_missing(Path& path, std::int64_t packets) {
   if (path.initiator) links.on_missing(path.link, packets);
   if (!grant_pace.is_measured() || path.large == nullptr || path.large->arrivals == 0) return;
-  grant_pace.on_missing(packets, path.large->loss_round);
+  grant_pace.on_missing(packets, path.large->grant_losses);
 }
 
 Core::Verdict Core::on_frames(Path& path, ByteSpan frames, ByteSpan slice, bool& ack_eliciting, detail::Pin* buffer,

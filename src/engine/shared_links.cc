@@ -33,7 +33,8 @@ bool is_loopback(const Address& address) {
 Instant SharedLink::next_turn(Instant now) const {
   if (line.empty() && asking.empty()) return Instant::never();
   if (!is_shared()) return now;
-  const Instant next = model.has_room() ? pacer.next_send(now) : silent_at();
+  const Instant full = line.empty() ? Instant::never() : silent_at();
+  const Instant next = model.has_room() ? pacer.next_send(now) : full;
   // Who asks sends, too, and after those who only send.
   return line.empty() ? std::max(next, replies->next_ask(now)) : next;
 }
@@ -42,7 +43,8 @@ Instant SharedLink::silent_at() const {
   const Duration round = model.round_time();
   const Duration one =
       round == Duration{0} ? Duration(kUnknownSilence) : std::max<Duration>(kSilentRounds * round, kShortestSilence);
-  return heard_at + std::min<Duration>(one * (1 << std::min(silences_row, kMostDoublings)), kLongestSilence);
+  const Duration wait = std::min<Duration>(one * (1 << std::min(silences_row, kMostDoublings)), kLongestSilence);
+  return heard_at + std::max<Duration>(wait, kFewestSilentRounds * round);
 }
 
 void SharedLinks::look_for_silence(SharedLink& link, Instant now) {

@@ -340,5 +340,25 @@ TEST(SharedLinks, HelloPathsLeaveTheirLinkWhenTheyAreGivenUp) {
   }
 }
 
+// Only paths that wait to send are served after a silence. A timer that is due at once would fire again and again.
+TEST(SharedLinks, ALinkOnWhichPathsOnlyWaitToAskHasNoTurnOfItsOwn) {
+  Network network(4);
+  transfer::OutgoingCall call;
+  network.links.on_asked(network.shares[0], call, network.now);
+  for (int i = 0; i < 100; ++i) (void)network.links.on_sent(network.shares[1], kPacket, network.now);
+  network.links.wait(network.shares[2], 3, 3, true);
+  ASSERT_FALSE(network.link().model.has_room());
+  EXPECT_TRUE(network.link().next_turn(network.now + 3s).is_never());
+}
+
+TEST(SharedLinks, ALongRoundTripIsNoSilence) {
+  Network network(4);
+  for (int i = 0; i < 10; ++i) network.round(1500ms, 0, 4);
+  for (int i = 0; network.link().model.has_room(); ++i) {
+    (void)network.links.on_sent(network.shares[static_cast<std::size_t>(i % 4)], kPacket, network.now);
+  }
+  EXPECT_GT(network.link().silent_at(), network.now + 2'900ms);
+}
+
 }  // namespace
 }  // namespace weir::engine

@@ -193,6 +193,7 @@ void Bbr::judge_congestion(const Step& step) {
 // Round trips in this round were longer than an empty link makes them.
 bool Bbr::has_queue() const {
   const Duration shortest = minimum_rtt_.get();
+  if (congestion_.shortest_rtt == Duration::max()) return false;  // there was none
   return congestion_.shortest_rtt > shortest + std::max<Duration>(shortest / kQueuePart, kOwnQueue);
 }
 

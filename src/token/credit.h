@@ -50,15 +50,16 @@ class CreditLedger {
   // most `all_levels`, if that is not 0, as far as one message for each allows. Returns what is in force.
   std::uint64_t bound_nested(std::uint64_t capacity, std::uint64_t all_levels = 0);
 
+  // Before the two below: offers of long ago do not count.
+  void forget_offers(Instant now) {
+    if (now - offers_from_ >= kOfferLife) [[unlikely]]
+      end_offers(now);
+  }
   // What a new path may be promised now, at level 0 and at each nested level.
   std::uint32_t cold_allowance() const;
   std::uint32_t nested_allowance() const;
   // Both were offered to somebody who may make a path. While he has not, others are offered less.
-  void on_offered(Instant now) {
-    if (now - offers_from_ >= kOfferLife) [[unlikely]]
-      end_offers(now);
-    ++open_offers_;
-  }
+  void on_offered() { ++open_offers_; }
 
   // The allowance was promised without being kept free: what is not there any more is owed. `member`: whose path it is;
   // it outlives the account, and what the account leaves unanswered. Null: nobody's share bounds the account.

@@ -103,7 +103,8 @@ TEST(CreditLedger, OffersToManyWhoHaveNoPathYetAddUpToLessThanTheBuffer) {
   std::uint64_t sum = 0;
   for (int i = 0; i < 300; ++i) {
     sum += ledger.cold_allowance();
-    ledger.on_offered(kStart);
+    ledger.forget_offers(kStart);
+    ledger.on_offered();
   }
   EXPECT_LT(sum, kReceiveBuffer);
   EXPECT_GT(sum, kReceiveBuffer / 4) << "many are offered something";
@@ -116,7 +117,9 @@ TEST(CreditLedger, OffersToManyWhoHaveNoPathYetAddUpToLessThanTheBuffer) {
     ledger.close(one);
   }
   EXPECT_GT(ledger.cold_allowance(), before);
-  ledger.on_offered(kStart + 2 * CreditLedger::kOfferLife);
+  for (int i = 0; i < 5'000; ++i) ledger.on_offered();
+  ledger.forget_offers(kStart + 3 * CreditLedger::kOfferLife);
+  ledger.forget_offers(kStart + 5 * CreditLedger::kOfferLife);
   EXPECT_GE(ledger.cold_allowance(), first * 8 / 9);
 }
 

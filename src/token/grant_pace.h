@@ -42,7 +42,7 @@ class GrantPace {
   // So many senders are known, on other hosts. True: those who write already are to be told of their new shares.
   [[nodiscard]] bool set_senders(std::uint64_t senders);
   void on_marked(std::uint64_t bytes) { window_.on_marked(bytes); }
-  void on_missing(std::int64_t packets, std::uint32_t& last_round) { window_.on_missing(packets, last_round); }
+  void on_missing(std::int64_t packets, GrantWindow::Losses& sender) { window_.on_missing(packets, sender); }
   // New bytes have come. The same.
   [[nodiscard]] bool on_bytes(std::uint64_t bytes, Instant now) {
     return window_.on_bytes(bytes, now) && judge_window();

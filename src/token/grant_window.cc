@@ -16,7 +16,7 @@ void GrantWindow::on_round_trip(Duration took, Duration shortest) {
   const auto follow = [](Duration& mean, Duration value) {
     mean += (std::clamp(value, kShortestRound, kLongestRound) - mean) / kRoundTripMemory;
   };
-  follow(round_trip_, took);
+  follow(round_trip_, std::min(took, std::max<Duration>(kLatest, 2 * std::min(shortest, kLongestRound))));
   follow(shortest_, std::min(shortest, took));
 }
 

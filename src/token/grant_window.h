@@ -24,8 +24,9 @@ class GrantWindow {
   static constexpr std::uint64_t kFirstBytes = 64 * 1024;
   static constexpr std::uint64_t kLargestBytes = 64u << 20;
   static constexpr Duration kShortestRound = std::chrono::microseconds(20);
-  static constexpr Duration kLongestRound = std::chrono::milliseconds(10);
-  static constexpr Duration kIdle = std::chrono::milliseconds(1);  // no byte for so long: many may begin at once
+  static constexpr Duration kLongestRound = std::chrono::seconds(1);
+  static constexpr Duration kLatest = std::chrono::milliseconds(10);  // that first bytes count, or two round trips
+  static constexpr Duration kIdle = std::chrono::milliseconds(1);     // no byte for so long: many may begin at once
   static constexpr Duration kLongestQueue = std::chrono::milliseconds(1);  // then the window grows no more
   static constexpr std::uint64_t kSignPart = 50;       // one byte of so many lost or marked is a sign of a limit
   static constexpr std::uint32_t kFewestLosers = 2;    // senders that lost packets in one round: one may be a liar
@@ -51,13 +52,22 @@ class GrantWindow {
   // The first bytes that a grant has brought came after so long; `shortest`: to that sender.
   void on_round_trip(Duration took, Duration shortest);
   void on_marked(std::uint64_t bytes) { marked_ += bytes; }
-  // Numbers of packets that have not come; negative: one has come, after all. `last_round`: the sender's, in which it
-  // lost packets the last time.
-  void on_missing(std::int64_t packets, std::uint32_t& last_round) {
+  // What a sender has lost. It owns this.
+  struct Losses {
+    std::uint32_t round = 0;    // in which it lost packets the last time
+    std::uint32_t packets = 0;  // so many in that round
+  };
+  // Numbers of packets that have not come; negative: so many have come, after all. They take back no more than this
+  // sender lost in this round.
+  void on_missing(std::int64_t packets, Losses& sender) {
+    if (sender.round != round_number_) {
+      if (packets < 0) return;
+      sender = {.round = round_number_};
+      ++losers_;
+    }
+    packets = std::max(packets, -std::int64_t{sender.packets});
+    sender.packets = static_cast<std::uint32_t>(sender.packets + packets);
     missing_ += packets;
-    if (packets < 0 || last_round == round_number_) return;
-    last_round = round_number_;
-    ++losers_;
   }
   // New bytes of some message. True: the window is another one than before.
   bool on_bytes(std::uint64_t bytes, Instant now) {

@@ -52,7 +52,7 @@ class Link {
 
  private:
   const std::uint64_t rate_;
-  std::uint32_t first_ = 0, second_ = 0;  // the rounds in which two senders lost something
+  GrantWindow::Losses first_, second_;  // the rounds in which two senders lost something
 };
 
 constexpr std::uint64_t kFast = 3'125'000'000;  // 25 Gbit/s
@@ -123,6 +123,39 @@ TEST(GrantWindow, IsNeverBelowTheSmallest) {
   link.buffer = 2 * kPacket;
   link.rounds(100);
   EXPECT_EQ(link.window.bytes(), kLeast);
+}
+
+// What one sender leaves out and sends later takes back nothing of what others have lost.
+TEST(GrantWindow, LateNumbersOfOneSenderDoNotHideTheLossesOfOthers) {
+  std::uint64_t windows[2] = {};
+  for (const bool hides : {false, true}) {
+    Link link(kFast);
+    link.buffer = link.bytes_in(Link::kBase);
+    GrantWindow::Losses hiding;
+    for (int i = 0; i < 200; ++i) {
+      if (hides) {
+        link.window.on_missing(64, hiding);
+        for (int k = 0; k < 2'000; ++k) link.window.on_missing(-1, hiding);
+      }
+      link.round(link.window.bytes());
+    }
+    windows[hides] = link.window.bytes();
+  }
+  EXPECT_LE(windows[1], windows[0] * 5 / 4);
+}
+
+TEST(GrantWindow, FitsWhatComesInALongRoundTrip) {
+  GrantWindow window({.train_bytes = kTrain, .smallest_bytes = kLeast, .packet_bytes = kPacket});
+  Instant now{1'000'000'000};
+  constexpr Duration kFar = 100ms;
+  for (int round = 0; round < 100; ++round) {
+    window.on_round_trip(kFar, kFar);
+    for (int i = 0; i < 10; ++i) {
+      now = now + kFar / 10 + Duration{1};
+      window.on_bytes(std::min<std::uint64_t>(window.bytes(), 12'500'000) / 10, now);
+    }
+  }
+  EXPECT_GE(window.bytes(), 12'500'000u) << "125 MB/s";
 }
 
 }  // namespace
