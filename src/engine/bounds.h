@@ -41,7 +41,8 @@ struct Bounds {
   // Datagrams handed to other engines at the same port.
   static constexpr std::uint32_t kMemberForwardsPerMillisecond = 48;
   static constexpr std::uint32_t kStrangerForwardsPerMillisecond = 16;
-  static constexpr std::uint32_t kProbesOnlyTimeouts = 2;  // in a row, on a shared link
+  // Probe timeouts in a row, after which a path sends only probes on a link that it shares (N-13).
+  static constexpr std::uint32_t kProbesOnlyTimeouts = 2;
   // ---- what a receiver sees of congestion ----
   static constexpr std::uint64_t kMostMissing = 64;      // packets between two that came: a peer may say any number
   static constexpr std::uint64_t kFirstPackets = 128;    // of a path, among which its peer searches for the MTU

@@ -63,8 +63,8 @@ struct SharedLink {
   static constexpr int kSilentRounds = 8;
   static constexpr Duration kShortestSilence = std::chrono::milliseconds(20);
   static constexpr Duration kUnknownSilence = std::chrono::milliseconds(250);  // before the first round trip
-  static constexpr Duration kLongestSilence = std::chrono::seconds(1);  // unless that is less than so many rounds:
-  static constexpr int kFewestSilentRounds = 2;
+  static constexpr Duration kLongestSilence = std::chrono::seconds(1);
+  static constexpr int kFewestSilentRounds = 2;  // where rounds are longer than that
   static constexpr std::uint8_t kMostDoublings = 2;
 
   explicit SharedLink(const recovery::Bottleneck::Options& options) : model(options) {}
